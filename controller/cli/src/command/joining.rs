@@ -1,4 +1,4 @@
-//! How workers join a controller's job: arguments that `worker` and `bench all-reduce` share, and what they say of the outcome.
+//! Joining a controller's job: options and output shared by `worker` and `bench all-reduce`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use crate::error::CliError;
 use crate::event::{Event, Place};
 use crate::output::Output;
 
-/// Who joins a controller's job, from where.
+/// Options for joining a controller's job.
 #[derive(Debug, Args)]
 pub(crate) struct JoinOptions {
-    /// A controller's port for workers, HOST:PORT: it chooses the switch.
+    /// A controller's workers' port, HOST:PORT; the controller chooses the switch.
     #[arg(long, value_name = "ADDR")]
     pub(crate) controller: Option<String>,
-    /// Certificate of the authority that the controller's is of (PEM): talk to it by TLS. The variable NETFOLD_CA if not given.
+    /// Authority of the controller's certificate (PEM): use TLS. The variable NETFOLD_CA if not given.
     #[arg(long, value_name = "FILE", requires = "controller")]
     ca: Option<PathBuf>,
-    /// Tenant whose job it is; the variable NETFOLD_TENANT if not given.
+    /// The job's tenant; the variable NETFOLD_TENANT if not given.
     #[arg(long, value_name = "NAME", requires = "controller")]
     tenant: Option<String>,
-    /// The tenant's token; the variable NETFOLD_TOKEN if not given, which other users of this machine do not see.
+    /// The tenant's token; the variable NETFOLD_TOKEN if not given, which other users of this machine cannot see.
     #[arg(long, requires = "controller")]
     token: Option<String>,
-    /// Trees to lay the job over, 1 unless given: of switches, or at different queues of one.
+    /// Number of trees, 1 by default: of switches, or at different queues of one.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub(crate) trees: Option<u8>,
-    /// Addresses to send packets from, in turn: for each worker one or, with several trees, IP+IP for each tree in turn.
+    /// Source addresses of packets, one for each worker in turn; with several trees IP+IP, one for each tree in turn.
     #[arg(long, value_name = "IP", requires = "controller", value_delimiter = ',', value_parser = addresses)]
     bind: Vec<Addresses>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Addresses(Vec<IpAddr>);
 fn addresses(text: &str) -> Result<Addresses, String> {
     let parsed = text.split('+').map(|ip| ip.trim().parse());
     let parsed = parsed.collect::<Result<Vec<IpAddr>, _>>();
-    parsed.map(Addresses).map_err(|_| format!("'{text}' is no IP address, or several joined by '+'"))
+    parsed.map(Addresses).map_err(|_| format!("'{text}' is not an IP address, or several joined by '+'"))
 }
 
 impl JoinOptions {
@@ -65,7 +65,7 @@ impl JoinOptions {
         Some(Controlled { controller, ca: self.authority(), tenant, job, trees, bind, rendezvous })
     }
 
-    /// The builder of one worker, with as many trees, that joins through the controller, if one is named.
+    /// Applies the options to the builder of one worker.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl JoinOptions {
     }
 }
 
-/// Shows the places that a job has, and which way its data go.
+/// Prints a job's switches and the path of its data.
 pub(crate) fn show(
     output: &Output,
     job: &str,
@@ -97,7 +97,7 @@ pub(crate) fn show(
     for place in attachments {
         let switch = place.switch.map(|switch| switch.to_string()).unwrap_or_default();
         output.line(format_args!(
-            "job '{job}', tree {}: switch {switch}, {} slots, packets of {} bytes of lanes (job {} there, epoch {})",
+            "job '{job}', tree {}: switch {switch}, {} slots, packets of {} bytes of lanes (job number {}, epoch {})",
             place.tree, place.slots, place.payload_bytes, place.job, place.epoch
         ))?;
         output.event(&Event::Place(Place {

@@ -1,4 +1,4 @@
-//! `netfold testbed`: jobs through trees of switches that the command builds itself.
+//! `netfold testbed`: jobs through trees of switches that the command builds.
 
 mod experiment;
 mod leaf_spine;
@@ -28,7 +28,7 @@ Examples:
   netfold testbed run --switch bmv2 --workers 4 --mode bfp16 --loss 0.01
                                                             the same job through bmv2, compiled by p4c";
 
-/// Build a topology, run a job through it, and check what comes out.
+/// Build a topology, run a job through it, and check the results.
 #[derive(Debug, Args)]
 pub(crate) struct Testbed {
     #[command(subcommand)]
@@ -49,27 +49,27 @@ enum What {
 
 /// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
 ///
-/// Workers are threads of this process with the host library's own API. Faults are on every link, in both directions, those
-/// between switches included. If anything is wrong the exit code is 1.
+/// Workers are threads of this process that use the host library. Faults are on every link, in both directions, including those
+/// between switches. If an element is wrong the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct RunOptions {
-    /// What the switches are: software, interpreter, p4runtime (software, driven over P4Runtime) or bmv2.
+    /// Kind of switches: software, interpreter, p4runtime (software, controlled over P4Runtime) or bmv2.
     #[arg(long, default_value_t = SwitchKind::Software)]
     switch: SwitchKind,
     /// Levels of switches, 1 to 3.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     levels: u8,
-    /// Switches below each switch that has switches below it.
+    /// Children of each switch that is not a leaf.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=32))]
     fan_out: u8,
-    /// Number of workers; dealt evenly to the lowest switches.
+    /// Number of workers, distributed evenly to the leaves.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// How tensors travel: bfp16, bfp32 or i32; saturating, wide, half or float at switches of those numerics.
+    /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
-    /// Size of each worker's tensor; 1MiB if nothing is given, 64KiB with bmv2.
+    /// Size of each worker's tensor; 1MiB by default, 64KiB with bmv2.
     #[arg(long, value_name = "SIZE", conflicts_with = "elements")]
     bytes: Option<Bytes>,
     /// The same in elements of 4 bytes.
@@ -78,35 +78,35 @@ struct RunOptions {
     /// All-reduces, one after the other.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// Share of packets to lose on every link, each way.
+    /// Fraction of packets to drop on every link, in each direction.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
     loss: f64,
-    /// Faults of every link, each way, as in loss=0.01,duplicate=0.01,reorder=0.01,corrupt=0.001,delay=1ms..2ms.
+    /// Faults of every link, in each direction, as in loss=0.01,duplicate=0.01,reorder=0.01,corrupt=0.001,delay=1ms..2ms.
     #[arg(long, conflicts_with = "loss", value_parser = faults)]
     faults: Option<Faults>,
     /// Seed of tensors and faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What carries the packets: auto, rings, udp or shm (rings in shared memory between a switch and its workers, udp between switches; all
+    /// Packet I/O: auto, rings, udp or shm (rings in shared memory between a switch and its workers, udp between switches; all
     /// for software switches; p4runtime: udp), veth or grpc (bmv2); in network namespaces
     /// (software switches, as root) af-packet, packet-ring, af-xdp, or dpdk:net_af_packet where DPDK is built in.
     #[arg(long, default_value_t = Carrier::Auto)]
     io: Carrier,
-    /// Lanes of a packet in bytes; 1408 if not given, 256 with bmv2.
+    /// Lanes of a packet in bytes; 1408 by default, 256 with bmv2.
     #[arg(long)]
     payload: Option<u32>,
-    /// Slots of the job, a power of two: the packets in flight. 256 if not given, 16 with bmv2, whose queues are short.
+    /// Slots of the job, a power of two: the window in packets. 256 by default, 16 with bmv2, whose queues are short.
     #[arg(long)]
     slots: Option<u32>,
-    /// Seconds without progress after which a worker gives up.
+    /// Timeout of a worker without progress, in seconds.
     #[arg(long, default_value_t = 60)]
     stall: u64,
-    /// Let every switch below another send no faster than this to its parent, in bits a second, as in 200M; longer queues are marked.
-    /// Software switches only.
+    /// Rate limit from every switch to its parent, in bits a second, as in 200M; packets in longer queues are marked. Software switches
+    /// only.
     #[arg(long, value_name = "RATE")]
     uplink_rate: Option<Bits>,
-    /// By what workers decide how much to have in flight: fixed, aimd, dctcp or swift.
-    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = super::congestion)]
+    /// The workers' congestion-control algorithm: fixed, aimd, dctcp or swift.
+    #[arg(long, value_name = "ALGORITHM", default_value = "fixed", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
 }
 
@@ -121,7 +121,7 @@ fn faults(text: &str) -> Result<Faults, String> {
     Ok(config.rx)
 }
 
-/// What was built.
+/// The topology.
 #[derive(Debug, Serialize)]
 struct Topology<'a> {
     event: &'static str,
@@ -148,7 +148,7 @@ struct RoundEvent {
     wrong: u64,
 }
 
-/// What came of it all.
+/// The results.
 #[derive(Debug, Serialize)]
 struct Summary {
     event: &'static str,
@@ -176,7 +176,7 @@ struct SwitchSummary {
     uplink: Option<UplinkSummary>,
 }
 
-/// What the queues to a switch's parent counted.
+/// Counters of the queues to a switch's parent.
 #[derive(Debug, Serialize)]
 struct UplinkSummary {
     sent: u64,
@@ -319,7 +319,7 @@ fn show(
         ))?;
         if let Some(queues) = &switch.uplink {
             output.line(format_args!(
-                "        uplink: {} sent, {} marked, {} dropped, {} held at most",
+                "        uplink: {} sent, {} marked, {} dropped, at most {} held",
                 grouped(queues.sent),
                 grouped(queues.marked),
                 grouped(queues.dropped),
@@ -334,10 +334,10 @@ fn show(
     };
     let saturated = match outcome.saturated {
         0 => String::new(),
-        results => format!("; {} results had left the range and were redone", grouped(results)),
+        results => format!("; {} results were saturated and repeated", grouped(results)),
     };
     output.line(format_args!(
-        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, {} of them again{saturated}",
+        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, of which {} retransmitted{saturated}",
         grouped(checked),
         grouped(outcome.sent),
         grouped(outcome.resent)

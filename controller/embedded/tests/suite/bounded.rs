@@ -1,7 +1,6 @@
 //! Ranks at a switch whose input is trimmed: how much is left out, how sums are rescaled, and what error feedback adds later.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use netfold::{Communicator, Error, Mode, OpReport, ReduceOp, Tolerance};
 use netfold_embedded::{EmbeddedSwitch, Tampering};

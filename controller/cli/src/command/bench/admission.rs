@@ -13,11 +13,11 @@ Examples:
   netfold bench admission                            32 workers, a spine and two leaves
   netfold bench admission --workers 8 --switches 1";
 
-/// How long a job waits for its admission.
+/// The time of a job's admission.
 ///
 /// A controller with a database admits a job to a tree of software switches that it drives over P4Runtime, each a process of this
-/// machine; the time runs from the first worker's request until the last is told, when all slots are cleared and all tables written.
-/// The ratio is to the same job at the control port that a software switch has itself.
+/// machine; the time runs from the first worker's request until the last is admitted, when all slots are cleared and all tables written.
+/// The ratio is to the same job at a software switch's own control port.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Admission {
@@ -57,7 +57,7 @@ impl Admission {
         let bar = output.bar(u64::from(self.rounds), "{spinner} admissions {pos}/{len}");
         let row = run(&config, |round| bar.set_position(u64::from(round)));
         bar.finish_and_clear();
-        // What is left of it would only fill the disk.
+        // Remaining files would only fill the disk.
         let _ = std::fs::remove_dir_all(folder);
         let row = row.map_err(|error| CliError::Admission(Box::new(error)))?;
         output.line(format_args!(

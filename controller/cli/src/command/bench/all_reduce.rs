@@ -17,16 +17,16 @@ Examples:
   netfold bench all-reduce --workers 8 --bytes 64MiB --mode bfp32 --transport udp --loss 0.01
   netfold bench all-reduce --mode i32 --op max --bytes 1MiB --json
   netfold bench all-reduce --controller tor:20038 --tenant acme --token TOKEN --workers 4 --bytes 1MiB
-                                     workers of this process join a controller's job, at switches of its choice
+                                     workers of this process join a controller's job
 
-algbw is tensor bytes of one rank over the time; busbw is that times 2(n-1)/n, what a ring would move over each link.
-bound is the share of what a plain forwarder reaches on the same transport with the same packets and window.";
+algbw is tensor bytes of one rank over the time; busbw is that times 2(n-1)/n, the rate of a ring's links.
+bound is the fraction of the rate that a plain forwarder reaches on the same transport with the same packets and window.";
 
-/// All-reduces over a switch, every element checked, against a plain forwarder.
+/// All-reduces over a switch, every element checked, compared with a plain forwarder.
 ///
 /// Switch and workers are threads of this process, over rings in memory or real UDP sockets. The columns are those of
 /// nccl-tests; a result outside the mode's error bound counts as wrong, and then the exit code is 1. With --controller the workers
-/// join through it, and what they got is shown last; a refusal is an error of the kind that the controller names.
+/// join through it, and their switches are printed last; a refusal is an error of the kind that the controller names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct AllReduce {
@@ -36,19 +36,19 @@ pub(crate) struct AllReduce {
     /// Tensor sizes of one rank: one, or FIRST..LAST, doubling.
     #[arg(long, value_name = "SIZES", default_value = "4KiB..64MiB")]
     bytes: ByteRange,
-    /// How tensors travel: bfp16, bfp32 or i32.
+    /// Numeric mode: bfp16, bfp32 or i32.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
     /// The reduction: sum, or min and max with --mode i32.
     #[arg(long, default_value = "sum", value_parser = reduce_op)]
     op: ReduceOp,
-    /// What carries the packets: loopback or udp.
+    /// Packet I/O: loopback or udp.
     #[arg(long, default_value_t = Transport::Loopback, conflicts_with = "controller")]
     transport: Transport,
-    /// By what workers decide how much to have in flight: fixed, aimd, dctcp, swift and others.
-    #[arg(long, value_name = "LAW", default_value = "fixed", value_parser = crate::command::congestion, conflicts_with = "controller")]
+    /// The workers' congestion-control algorithm: fixed, aimd, dctcp, swift and others.
+    #[arg(long, value_name = "ALGORITHM", default_value = "fixed", value_parser = crate::command::congestion, conflicts_with = "controller")]
     congestion: CongestionAlgorithm,
-    /// Share of packets to lose on purpose, each way.
+    /// Fraction of packets to drop on purpose, in each direction.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss, conflicts_with = "controller")]
     loss: f64,
     /// Seed of losses and tensors.
@@ -57,7 +57,7 @@ pub(crate) struct AllReduce {
     /// Payload of a packet in bytes: 256, 1408 or 8192.
     #[arg(long, default_value_t = 1408, conflicts_with = "controller")]
     payload: u32,
-    /// Slots of the job, a power of two: the packets in flight.
+    /// Slots of the job, a power of two: the window in packets.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Iterations before the timed ones.
@@ -68,10 +68,10 @@ pub(crate) struct AllReduce {
     iterations: Option<u32>,
     #[command(flatten)]
     joining: JoinOptions,
-    /// Name of the controller's job; of this process alone if not given.
+    /// Name of the controller's job; unique to this process if not given.
     #[arg(long, value_name = "NAME", requires = "controller")]
     job: Option<String>,
-    /// Link the workers with each other, so that they go on without a switch that is refused or lost.
+    /// Connect the workers to each other, so that they continue without a switch that refuses them or is lost.
     #[arg(long, requires = "controller")]
     rendezvous: bool,
 }
@@ -136,7 +136,7 @@ fn heading(output: &Output) -> Result<(), CliError> {
         "busbw MB/s",
         "bound",
         "#wrong",
-        "resent"
+        "retransm."
     ))
 }
 

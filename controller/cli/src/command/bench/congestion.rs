@@ -19,10 +19,10 @@ Examples:
 
 What congestion control saves where links are congested: `netfold testbed experiment incast`.";
 
-/// What congestion-control algorithms cost where nothing is congested.
+/// What congestion-control algorithms cost without congestion.
 ///
 /// Four workers and the software switch are threads of this process. All algorithms take turns with `fixed`, whose windows are the slots, and the ratio of a
-/// turn's time to that of `fixed` is taken in each round. Every element is checked; a wrong one is exit code 1.
+/// turn's time to that of `fixed` is computed in each round. Every element is checked; a wrong one is exit code 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Congestion {
@@ -35,7 +35,7 @@ pub(crate) struct Congestion {
     /// Tensor sizes of a rank, f32.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "256KiB,16MiB")]
     bytes: Vec<Bytes>,
-    /// What carries the packets: loopback or udp.
+    /// Packet I/O: loopback or udp.
     #[arg(long, value_delimiter = ',', default_value = "loopback,udp")]
     transport: Vec<Transport>,
     /// Slots of each job, a power of two.
@@ -53,7 +53,7 @@ impl Congestion {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         output.line(format_args!(
             "{:<14}{:<10}{:>9}{:>12}{:>10}{:>19}{:>8}{:>8}{:>9}",
-            "algorithm", "over", "bytes", "time us", "of fixed", "min to max", "bound", "#wrong", "resent"
+            "algorithm", "over", "bytes", "time us", "of fixed", "min to max", "bound", "#wrong", "retransm."
         ))?;
         let mut wrong = 0;
         for transport in &self.transport {

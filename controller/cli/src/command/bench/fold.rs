@@ -18,9 +18,9 @@ Examples:
   netfold bench fold
   netfold bench fold --rounds 2001 --json
   netfold bench fold --simd portable        without AVX2 and AVX-512
-  netfold bench fold --bmv2                 with the reference switch beside it";
+  netfold bench fold --bmv2                 with the reference switch for comparison";
 
-/// The switch's pipeline in cache, against a plain loop over the same bytes.
+/// The switch's pipeline in cache, compared with a plain loop over the same bytes.
 ///
 /// From received bytes to the packets to send, for every payload. The time of a packet is a fixed cost plus its lanes;
 /// the lanes are compared with a loop that loads, swaps, adds and stores.
@@ -33,7 +33,7 @@ pub(crate) struct Fold {
     /// Length of a round in microseconds.
     #[arg(long, default_value_t = FoldBench::default().round.as_micros() as u64, value_parser = clap::value_parser!(u64).range(1..))]
     round_us: u64,
-    /// Build of the pipeline; the best that this processor has, unless given.
+    /// SIMD level of the pipeline; by default the best that this processor supports.
     #[arg(long, value_name = "LEVEL", value_parser = simd_level)]
     simd: Option<SimdLevel>,
     /// Time bmv2 as well, by its packet stream; needs p4c-bm2-ss and simple_switch_grpc (see p4.org).
@@ -74,16 +74,16 @@ impl Fold {
     }
 }
 
-/// A level by its name, if this processor has it.
+/// A level by its name, if this processor supports it.
 fn simd_level(text: &str) -> Result<SimdLevel, String> {
     let mut available = SimdLevel::available();
     available.find(|level| level.name() == text).ok_or_else(|| {
         let names: Vec<_> = SimdLevel::available().map(SimdLevel::name).collect();
-        format!("this processor has {}", names.join(", "))
+        format!("this processor supports {}", names.join(", "))
     })
 }
 
-/// How many packets a second bmv2 takes, with `--json`.
+/// bmv2's packet rate, with `--json`.
 #[derive(Serialize)]
 struct Bmv2Rate {
     event: &'static str,
@@ -91,7 +91,7 @@ struct Bmv2Rate {
     pps: f64,
 }
 
-/// Packets that bmv2 is timed over.
+/// Packets over which bmv2 is timed.
 const BMV2_PACKETS: usize = 3000;
 
 fn show_bmv2(output: &Output) -> Result<(), CliError> {

@@ -20,9 +20,9 @@ Examples:
   netfold bench host --ranks 2 --bytes 1M,16M --svg host.svg
   NETFOLD_TEST_PYTHON=venv/bin/python netfold bench host --bytes 1M,4M,16M --rounds 6
 
-Needs neither root nor a network. Measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), Open MPI where mpicc
-is, and the package for Python where one is installed (or NETFOLD_TEST_PYTHON names one).
-of that is a median over the median of the row that is named: for Python the same in Rust, for others the fastest peer. Less than 1 is faster.";
+Needs neither root nor a network. Measures gloo if a Python with torch is installed (or NETFOLD_TEST_TORCH names one), Open MPI if mpicc
+is, and the package for Python if it is installed (or NETFOLD_TEST_PYTHON names one).
+ratio is a row's median over that of the row named beside it: for Python the same in Rust, for others the fastest peer. Less than 1 is faster.";
 
 /// Compare on one host: shared memory with Open MPI and gloo, and the package for Python with the library.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub(crate) struct Host {
     /// Iterations of a turn before those.
     #[arg(long, default_value_t = 3)]
     warmup: u32,
-    /// Slots that jobs at the switch ask for, a power of two.
+    /// Slots that jobs at the switch request, a power of two.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
     /// Measure Netfold alone.
@@ -113,7 +113,7 @@ fn show(output: &Output, config: &HostConfig, rows: &[HostRow]) -> Result<(), Cl
     output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
     output.line(format_args!(
         "{:<32}{:>12}{:>12}{:>12}{:>8}  {:<9}{}",
-        "system", "median us", "min us", "max us", "#wrong", "of that", "beside"
+        "system", "median us", "min us", "max us", "#wrong", "ratio", "of"
     ))?;
     for row in rows {
         let (median, min, max) = row.spread();

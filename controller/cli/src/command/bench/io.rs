@@ -13,24 +13,25 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench io                                UDP sockets on the loopback interface
   netfold bench io --io packet-ring --io udp-veth
-  netfold bench io --threads 2                     two packet threads that share nothing
-  netfold bench io --all --json                   every back end of this program that can run here";
+  netfold bench io --threads 2                     two packet threads
+  netfold bench io --all --json                   every back end that can run here";
 
-/// What packet I/O costs the software switch, beside a plain forwarder on the same device.
+/// The cost of packet I/O for the software switch, compared with a plain forwarder on the same device.
 ///
-/// Eight workers send chunks of 1408 bytes from one core; the switch, and in turn a forwarder that sends every packet back unread,
-/// answers them from another. Beside devices of DPDK stands `dpdk-testpmd`, where it is installed. Back ends below IP run on a pair of virtual interfaces in a network namespace that is made for it,
-/// which takes root; what cannot run here is left out with a line that says why.
+/// Eight workers send chunks of 1408 bytes from one core; the switch, and in turn a forwarder that returns every packet unread,
+/// acknowledges them from another. Devices of DPDK are also compared with `dpdk-testpmd`, if it is installed. Back ends below IP run on
+/// a pair of virtual interfaces in a temporary network namespace, which needs root; back ends that cannot run here are skipped with
+/// the reason.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Io {
     /// A back end to measure; may be given several times.
     #[arg(long = "io", value_name = "NAME", default_values_t = [String::from("udp")], value_parser = known)]
     names: Vec<String>,
-    /// Every back end that this program has.
+    /// Measure every back end of this program.
     #[arg(long)]
     all: bool,
-    /// Packet threads, each with a device and eight workers of its own; their packets are added up.
+    /// Packet threads, each with its own device and eight workers; their packets are added.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     threads: u8,
     /// Turns of switch and forwarder each; medians are reported.
@@ -39,7 +40,7 @@ pub(crate) struct Io {
     /// Length of a turn in milliseconds.
     #[arg(long, default_value_t = IoConfig::default().turn.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..))]
     turn_ms: u64,
-    /// Chunks that each worker has under way, a power of two.
+    /// Window of each worker in chunks, a power of two.
     #[arg(long, default_value_t = IoConfig::default().window, value_parser = window)]
     window: u32,
 }
@@ -54,7 +55,7 @@ fn known(name: &str) -> Result<String, String> {
     } else {
         "; those of DPDK are built with `--features dpdk`"
     };
-    Err(format!("there are {}{built}", names.join(", ")))
+    Err(format!("the back ends are {}{built}", names.join(", ")))
 }
 
 fn window(text: &str) -> Result<u32, String> {
@@ -82,13 +83,13 @@ impl Io {
             "Mpps",
             "cycles/packet",
             "forwarder Mpps",
-            "of that",
+            "ratio",
             "cycles",
             "busy",
             "calls/packet",
             "copies/B",
             "busy",
-            "resent",
+            "retransm.",
             "testpmd Mpps"
         ))?;
         for backend in backends {
@@ -120,7 +121,7 @@ impl Io {
                 row.testpmd_mpps.map_or_else(|| "-".into(), |mpps| format!("{mpps:.3}")),
             ))?;
             if let Some(why) = &row.testpmd_absent {
-                output.line(format_args!("no dpdk-testpmd beside {}: {why}", row.io))?;
+                output.line(format_args!("no dpdk-testpmd for {}: {why}", row.io))?;
             }
         }
         Ok(())

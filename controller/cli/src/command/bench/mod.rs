@@ -19,10 +19,10 @@ use crate::error::CliError;
 use crate::output::Output;
 use crate::size::Bytes;
 
-/// Measure all-reduces and the kernels they are made of.
+/// Measure all-reduces and their kernels.
 ///
-/// Every figure comes with what the machine could do at best, measured in the same run: absolute times alone mean little
-/// on a shared machine.
+/// Every figure is printed with the machine's bound, measured in the same run: absolute times alone mean little on a shared
+/// machine.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -42,7 +42,7 @@ enum What {
     Star(star::Star),
 }
 
-/// Finds out whether a drawing can be written: minutes of measuring are not to be lost to a folder that is not there.
+/// Checks that a drawing can be written, before minutes of measuring.
 fn try_drawing(path: Option<&Path>) -> Result<(), CliError> {
     let Some(path) = path else { return Ok(()) };
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -56,7 +56,7 @@ fn check_sizes(sizes: &[Bytes]) -> Result<(), CliError> {
     all.then_some(()).ok_or_else(|| CliError::Usage(why.into()))
 }
 
-/// A row with the event's name in front.
+/// A row with the event's name.
 #[derive(Serialize)]
 struct Tagged<'a, T> {
     event: &'static str,

@@ -27,12 +27,12 @@ Examples:
   netfold bench perf --switch tor:20038 --rendezvous host0:20040 --rank R --world 8 --line-rate 100G -b 16M -e 1G -f 2
 
 Rank and world size come from the flags, or else from RANK and WORLD_SIZE, OMPI_COMM_WORLD_RANK and _SIZE, PMI_RANK and
-PMI_SIZE, SLURM_PROCID and SLURM_NTASKS. Without any of them this process starts all ranks itself.
+PMI_SIZE, SLURM_PROCID and SLURM_NTASKS. Without any of them this process starts all ranks.
 
 Columns are those of nccl-tests: out of place, then in place. algbw is size over time; busbw is algbw times 2(n-1)/n (all-reduce),
-(n-1)/n (all-gather, reduce-scatter, all-to-all) or 1, the rate of a ring's links. A switch folds under way, so each host
-sends and receives the tensor once, and busbw can be up to twice the rate of the links. wire is what the kernel counted on rank 0's
-links in the busier direction, headers and resends included, and line its share of --line-rate.";
+(n-1)/n (all-gather, reduce-scatter, all-to-all) or 1, the rate of a ring's links. A switch aggregates in the network, so each host
+sends and receives the tensor once, and busbw can be up to twice the rate of the links. wire is the kernel's count on rank 0's
+links in the busier direction, headers and retransmissions included, and line its fraction of --line-rate.";
 
 /// Measure collectives as nccl-tests does, with its flags and columns.
 ///
@@ -74,22 +74,22 @@ pub(crate) struct Perf {
     /// all_reduce, reduce, broadcast, all_gather, reduce_scatter or all_to_all.
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     collective: String,
-    /// How floating-point tensors travel through a switch.
+    /// Numeric mode of floating-point tensors at a switch.
     #[arg(long, default_value_t = Mode::Bfp32)]
     mode: Mode,
     /// The switch's control port, HOST:PORT, or 'embedded' for one in this process.
     #[arg(long, value_name = "ADDR")]
     switch: Option<String>,
-    /// Slots to ask for, a power of two: the packets in flight.
+    /// Slots to request, a power of two: the window in packets.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
-    /// Where ranks meet, HOST:PORT: rank 0 listens there.
+    /// Address at which ranks connect to each other, HOST:PORT: rank 0 listens there.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
-    /// Do not fold ranks of one host in shared memory.
+    /// Do not sum ranks of one host in shared memory.
     #[arg(long)]
     no_shared_memory: bool,
-    /// Fail instead of taking a ring when the switch cannot be used.
+    /// Fail instead of using a ring when the switch cannot be used.
     #[arg(long)]
     no_fall_back: bool,
     /// Ranks to start when none are given.
@@ -107,13 +107,13 @@ pub(crate) struct Perf {
     /// Seconds without progress until ranks give up.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Measure calls in place alone.
+    /// Measure in-place calls only.
     #[arg(long)]
     in_place_only: bool,
     /// Print every iteration's time in seconds as a line of JSON.
     #[arg(long, hide = true)]
     each: bool,
-    /// Exit when standard input ends, as it does when the process at its other end is gone.
+    /// Exit when standard input ends, as it does when the process at its other end exits.
     #[arg(long, hide = true)]
     exit_with_stdin: bool,
 }
@@ -141,7 +141,7 @@ impl Perf {
             "all_to_all" | "alltoall" => Collective::AllToAll,
             other => {
                 return Err(CliError::Usage(format!(
-                    "'{other}' is no collective: expected all_reduce, reduce, broadcast, all_gather, reduce_scatter or all_to_all"
+                    "'{other}' is not a collective: expected all_reduce, reduce, broadcast, all_gather, reduce_scatter or all_to_all"
                 )));
             }
         })
@@ -170,7 +170,7 @@ impl Perf {
                     rank_text.parse().ok().zip(world_text.parse().ok()).filter(|(r, w): &(u16, u16)| r < w);
                 return parsed.map(Some).ok_or_else(|| {
                     CliError::Usage(format!(
-                        "{rank}={rank_text} and {world}={world_text} are no rank and world size; unset them, or give --rank and --world"
+                        "{rank}={rank_text} and {world}={world_text} are not a rank and world size; unset them, or give --rank and --world"
                     ))
                 });
             }
@@ -275,13 +275,13 @@ impl Perf {
         std::iter::successors(Some(self.minbytes.0), next).take_while(move |size| *size <= last)
     }
 
-    /// Starts all ranks as processes on this machine, and a switch if one is wanted.
+    /// Starts all ranks as processes on this machine, and a switch if requested.
     fn start_all(&self, output: &Output) -> Result<(), CliError> {
         let switch = match self.switch.as_deref() {
             Some("embedded") => Some(EmbeddedSwitch::builder().start().map_err(CliError::Embedded)?),
             _ => None,
         };
-        let meeting = match &self.rendezvous {
+        let rendezvous = match &self.rendezvous {
             Some(address) => address.clone(),
             None => {
                 let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -297,7 +297,7 @@ impl Perf {
                 }
                 command.args(["bench", "perf"]).args(self.arguments());
                 command.args(["--rank", &rank.to_string(), "--world", &self.ranks.to_string()]);
-                command.args(["--rendezvous", &meeting, "--exit-with-stdin"]);
+                command.args(["--rendezvous", &rendezvous, "--exit-with-stdin"]);
                 if let Some(switch) = &switch {
                     command.args(["--switch", &switch.control().to_string()]);
                 } else if let Some(switch) = &self.switch {
@@ -323,7 +323,7 @@ impl Perf {
         failed.map_or(Ok(()), Err)
     }
 
-    /// The flags that ranks get as they are.
+    /// The flags that are passed on to ranks.
     fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let mut flag = |name: &str, value: String| words.extend([name.to_owned(), value]);
@@ -387,7 +387,7 @@ impl Perf {
 /// A rank's process, killed when it is dropped.
 struct Rank {
     child: Child,
-    /// Held open as long as the process is to live; waiting would close it.
+    /// Held open while the process shall run; waiting would close it.
     _stdin: Option<ChildStdin>,
 }
 
@@ -453,14 +453,14 @@ fn dtype(text: &str) -> Result<DType, String> {
         other => other,
     };
     let known = DType::ALL.iter().copied().find(|dtype| dtype.name() == name && *dtype != DType::None);
-    known.ok_or_else(|| format!("'{text}' is no element type: expected float, half, bfloat16, double, int8 to int64 or uint8 to uint64"))
+    known.ok_or_else(|| format!("'{text}' is not an element type: expected float, half, bfloat16, double, int8 to int64 or uint8 to uint64"))
 }
 
 fn reduction(text: &str) -> Result<ReduceOp, String> {
     let name = if text == "prod" { "product" } else { text };
     let known = ReduceOp::ALL.iter().copied().find(|op| op.name() == name);
     known.ok_or_else(|| {
-        format!("'{text}' is no reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor")
+        format!("'{text}' is not a reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor")
     })
 }
 
@@ -479,7 +479,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     if rate > 0.0 {
         Ok(rate)
     } else {
-        Err(format!("'{text}' is no rate: write bits a second, as in 200M or 100G"))
+        Err(format!("'{text}' is not a rate: write bits a second, as in 200M or 100G"))
     }
 }
 
@@ -488,7 +488,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_nccl_tests_are_known() {
+    fn names_of_nccl_tests_are_accepted() {
         assert_eq!(dtype("bfloat16"), Ok(DType::Bf16));
         assert_eq!(dtype("u16"), Ok(DType::U16));
         assert!(dtype("none").is_err() && dtype("f8").is_err());

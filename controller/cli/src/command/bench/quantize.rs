@@ -13,10 +13,10 @@ Examples:
   netfold bench quantize
   netfold bench quantize --bytes 512MiB --payload 8192 --json";
 
-/// Quantising and packing tensors and back, against memcpy.
+/// Quantising and packing tensors and back, compared with memcpy.
 ///
-/// Packs a tensor of f32 into packets in network order, rounded to the nearest and by chance (`stochastic`), unpacks it again,
-/// and computes what rounding leaves out (`residual`), on buffers larger than the cache. The ratio is the speed of each over
+/// Packs a tensor of f32 into packets in network order, rounded to nearest and stochastically (`stochastic`), unpacks it again,
+/// and computes the rounding error (`residual`), on buffers larger than the cache. The ratio is the speed of each over
 /// that of a memcpy of the same f32 bytes.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

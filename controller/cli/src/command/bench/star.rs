@@ -21,9 +21,9 @@ Examples:
   netfold bench star --unshaped --bytes 4K --iterations 200
 
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
-is. bound is the share of what the links allow: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring,
-less what the shapers let pass at once (80 KiB).
-against is the best peer's time over this one's.";
+is. bound is the fraction of the links' bound reached: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring,
+less the shapers' burst (80 KiB).
+speedup is the best peer's time over this one's.";
 
 /// Compare with gloo and Open MPI: a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Star {
     /// Rate of each link in each direction, bits a second.
     #[arg(long, default_value = "200M", value_parser = rate)]
     rate: f64,
-    /// Links as fast as they go.
+    /// Links without a rate limit.
     #[arg(long, conflicts_with = "rate")]
     unshaped: bool,
     /// Tensor size of a rank, f32.
@@ -50,7 +50,7 @@ pub(crate) struct Star {
     /// Iterations of a turn before those.
     #[arg(long, default_value_t = 1)]
     warmup: u32,
-    /// Slots that Netfold asks for, a power of two: the packets in flight.
+    /// Slots that Netfold requests, a power of two: the window in packets.
     #[arg(long, default_value_t = 128)]
     slots: u32,
     /// Measure Netfold alone.
@@ -61,7 +61,7 @@ pub(crate) struct Star {
     svg: Option<PathBuf>,
 }
 
-/// A row and what it is against the best peer.
+/// A row and its comparison with the best peer.
 #[derive(Serialize)]
 struct Compared<'a> {
     #[serde(flatten)]
@@ -121,7 +121,15 @@ impl Star {
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
             "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}{:>9}",
-            "system", "median ms", "min ms", "max ms", "algbw MB/s", "bound", "against", "#wrong", "resent"
+            "system",
+            "median ms",
+            "min ms",
+            "max ms",
+            "algbw MB/s",
+            "bound",
+            "speedup",
+            "#wrong",
+            "retransm."
         ))?;
         for row in rows {
             let ((median, min, max), against) = (row.spread(), against(row, rows));
@@ -162,7 +170,7 @@ const BAR: f64 = 20.0;
 const GAP: f64 = 6.0;
 const HEAD: f64 = 44.0;
 
-/// Bars of algbw, one group a star, with the spread of the iterations as a line.
+/// Bars of algbw, one group per star, with the range of the iterations as a line.
 fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
     let rows: usize = stars.iter().map(|(_, rows)| rows.len()).sum();
     let height = HEAD * stars.len() as f64 + rows as f64 * (BAR + GAP) + 30.0;

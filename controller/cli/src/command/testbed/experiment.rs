@@ -16,19 +16,19 @@ Examples:
   netfold testbed experiment ecmp                           print the tables
   netfold testbed experiment ecmp --out docs/experiments    write the page and the drawing that are committed";
 
-/// Run a scenario of jobs, links and switches that follows from a seed, and print its tables.
+/// Simulate a scenario of jobs, links and switches from a seed, and print its tables.
 ///
-/// Nothing is sent: scenarios are simulations. Those of `docs/experiments` were made by this command.
+/// The pages in `docs/experiments` were written by this command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Experiment {
-    /// Which.
+    /// Name of the experiment.
     #[arg(required_unless_present = "list", value_parser = PossibleValuesParser::new(ALL.iter().map(|one| one.name)))]
     name: Option<String>,
-    /// Say which there are.
+    /// List the experiments.
     #[arg(long, conflicts_with_all = ["name", "seed", "out"])]
     list: bool,
-    /// Seed of all that is random; if not given, that of the page that is committed.
+    /// Seed of the simulation; by default that of the committed page.
     #[arg(long)]
     seed: Option<u64>,
     /// Folder to write NAME.md and NAME.svg to.

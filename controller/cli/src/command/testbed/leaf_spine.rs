@@ -18,36 +18,36 @@ use crate::size::{Bytes, grouped, human};
 const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed leaf-spine                     8 workers, the first spine's process is killed
-  netfold testbed leaf-spine --spine 2 --power   the second spine falls silent, with all its links
+  netfold testbed leaf-spine --spine 2 --power   the second spine loses power, with all its links
   netfold testbed leaf-spine --workers 4 --bytes 512KiB --operations 5";
 
-/// Kill a spine of a leaf-spine fabric in the midst of a job on two trees, and see the job finish right.
+/// Kill a spine of a leaf-spine fabric during a job on two trees, and check that the job finishes correctly.
 ///
-/// Two leaves, two spines, a controller and a host for each worker, each in a network namespace of its own. Switches and workers are
-/// processes; the controller knows a topology file and nothing else. Every element of every all-reduce is checked on every worker.
-/// If anything is wrong, or the job does not come back to two trees, the exit code is 1. Needs root and iproute2.
+/// Two leaves, two spines, a controller and a host for each worker, each in its own network namespace. Switches and workers are
+/// processes; the controller reads a topology file only. Every element of every all-reduce is checked on every worker. If an element
+/// is wrong, or the job does not return to two trees, the exit code is 1. Needs root and iproute2.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LeafSpine {
     /// Number of workers; half of them at each leaf.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(2..=32))]
     workers: u16,
-    /// How tensors travel: i32 (whose sums must be exact), bfp32 or bfp16.
+    /// Numeric mode: i32 (whose sums must be exact), bfp32 or bfp16.
     #[arg(long, default_value_t = Mode::I32, value_parser = mode)]
     mode: Mode,
-    /// Size of each worker's tensor. Those below 368KiB go over one tree each, in turn.
+    /// Size of each worker's tensor. Tensors below 368KiB use one tree each, in turn.
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     bytes: Bytes,
-    /// Slots to ask for in each tree, a power of two.
+    /// Slots to request in each tree, a power of two.
     #[arg(long, default_value_t = 128)]
     slots: u32,
-    /// All-reduces before the spine dies, and again once the job has both trees again.
+    /// All-reduces before the kill, and again once the job has both trees again.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
-    /// Which spine dies.
+    /// The spine that is killed.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     spine: u8,
-    /// Take its links down, too: nothing comes back from it at all.
+    /// Also take its links down, so that not even resets come back from it.
     #[arg(long)]
     power: bool,
     /// Seconds that each step may take: to start, to join, to have both trees again.
@@ -87,7 +87,7 @@ pub(super) struct LeafSpineWorker {
     stall: u64,
 }
 
-/// What was built.
+/// The fabric.
 #[derive(Debug, Serialize)]
 struct FabricEvent<'a> {
     event: &'static str,
@@ -100,7 +100,7 @@ struct FabricEvent<'a> {
     seed: u64,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Serialize)]
 struct LeafSpineEvent<'a> {
     event: &'static str,
@@ -114,7 +114,7 @@ fn mode(text: &str) -> Result<Mode, String> {
     match text.parse()? {
         mode @ (Mode::I32 | Mode::Bfp32 | Mode::Bfp16) => Ok(mode),
         other => Err(format!(
-            "these switches fold words, which is not for mode {other}: choose i32, bfp32 or bfp16"
+            "these switches add words, which does not fit mode {other}: choose i32, bfp32 or bfp16"
         )),
     }
 }
@@ -151,7 +151,7 @@ impl LeafSpine {
             Progress::Running { leaves } => {
                 announced = bar.suspend(|| self.announce(output, &config, &leaves))
             }
-            Progress::Killed(spine) => bar.set_message(format!("{spine} is dead")),
+            Progress::Killed(spine) => bar.set_message(format!("{spine} is lost")),
             Progress::Done(number) => {
                 bar.set_message(format!("{number} all-reduces"));
                 bar.tick();
@@ -183,7 +183,7 @@ impl LeafSpine {
             output.line(format_args!("{line}"))?;
         }
         output.line(format_args!(
-            "\n4 software switches, a controller and {} workers, each in a network namespace of its own.\n\
+            "\n4 software switches, a controller and {} workers, each in its own network namespace.\n\
              One job on {} trees: all-reduces of {} ({}), every element checked; seed {}.\n",
             config.workers,
             leaf_spine::TREES,
@@ -197,10 +197,10 @@ impl LeafSpine {
         let (right, wrong) = (report.problems.is_empty(), report.wrong());
         output.event(&LeafSpineEvent { event: "leaf_spine", right, wrong, report })?;
         let how = if self.power { "killed and cut off" } else { "killed with SIGKILL" };
-        output.line(format_args!("{} was {how} in the midst of the all-reduces.\n", report.killed))?;
+        output.line(format_args!("{} was {how} during the all-reduces.\n", report.killed))?;
         output.line(format_args!("{:<6}{:<34}after", "tree", "before: root, slots at each"))?;
         for tree in &report.trees {
-            let (before, after) = (where_it_is(tree.before.as_ref()), where_it_is(tree.after.as_ref()));
+            let (before, after) = (placement_text(tree.before.as_ref()), placement_text(tree.after.as_ref()));
             output.line(format_args!("{:<6}{before:<34}{after}", tree.tree))?;
         }
         output.line(format_args!(
@@ -221,19 +221,19 @@ impl LeafSpine {
         output.line(format_args!("\nafter the kill"))?;
         let times = &report.times;
         for (time, what) in [
-            (times.controller_s, "the controller knew"),
-            (times.went_on_s, "the all-reduce that was under way was done: the job ran on with one tree"),
+            (times.controller_s, "the controller detected it"),
+            (times.went_on_s, "the current all-reduce completed: the job continued with one tree"),
             (times.placed_s, "the lost tree was set up over the other spine"),
-            (times.regained_s, "the first all-reduce over both trees again was done"),
+            (times.regained_s, "the first all-reduce over both trees again completed"),
         ] {
             let time = time.map_or("never".into(), |time| format!("{time:.2} s"));
             output.line(format_args!("{time:>9}  {what}"))?;
         }
         let checked: u64 = report.phases.iter().map(|phase| phase.checked).sum();
         let verdict =
-            if right { output.paint(Tone::Good, "right") } else { output.paint(Tone::Bad, "not right") };
+            if right { output.paint(Tone::Good, "correct") } else { output.paint(Tone::Bad, "not correct") };
         output.line(format_args!(
-            "\n{verdict}: {} of {} elements wrong, {} workers left in peace",
+            "\n{verdict}: {} of {} elements wrong, {} workers left gracefully",
             grouped(wrong),
             grouped(checked),
             self.workers
@@ -262,8 +262,8 @@ impl LeafSpineWorker {
 }
 
 /// `spine1  0-127, 0-127, 0-127`: the root, and the slots at it and at each leaf.
-fn where_it_is(place: Option<&TreePlacement>) -> String {
-    let Some(place) = place else { return "nowhere".into() };
+fn placement_text(place: Option<&TreePlacement>) -> String {
+    let Some(place) = place else { return "not placed".into() };
     let slots: Vec<String> = place
         .switches
         .iter()

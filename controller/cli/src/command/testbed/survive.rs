@@ -15,11 +15,11 @@ Examples:
   netfold testbed survive                        50 controllers, 10 switches and 10 workers
   netfold testbed survive --controllers 5 --switches 2 --workers 2 --bytes 64KiB";
 
-/// Kill a controller, a switch and workers without warning while two jobs of two tenants run.
+/// Kill a controller, a switch and workers with SIGKILL while two jobs of two tenants run.
 ///
-/// Switch, controller and workers are processes of this machine. The controller is killed while its database is written to. Every
-/// element of every all-reduce is checked; what was acknowledged must be there after each kill, and every job must be back where it
-/// was. If anything is wrong the exit code is 1.
+/// Switch, controller and workers are processes of this machine. The controller is killed while it writes its database. Every
+/// element of every all-reduce is checked; acknowledged changes must be stored after each kill, and every job must recover. If
+/// anything is wrong the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Survive {
@@ -32,13 +32,13 @@ pub(super) struct Survive {
     /// Kills of a worker.
     #[arg(long, default_value_t = 10)]
     workers: u32,
-    /// Workers of each of the two jobs. A job goes on with one less after a death, and one alone needs no switch.
+    /// Workers of each of the two jobs. A job continues with one less after a kill, and a single worker needs no switch.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..=8))]
     world: u16,
     /// Tensor bytes of each all-reduce.
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     bytes: Bytes,
-    /// Seed of the instants, and of who is killed.
+    /// Seed of the times of the kills and of the killed workers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -57,7 +57,7 @@ impl Survive {
             seed: self.seed,
         };
         let outcome = self.kill_all(output, config);
-        // What is left of it would only fill the disk.
+        // Remaining files would only fill the disk.
         let _ = std::fs::remove_dir_all(folder);
         outcome
     }
@@ -87,8 +87,7 @@ impl Survive {
         if broken > 0 {
             return Err(CliError::Survived { broken });
         }
-        output
-            .line(format_args!("\n{}", output.paint(Tone::Good, "Nothing was wrong, and nothing was lost.")))
+        output.line(format_args!("\n{}", output.paint(Tone::Good, "Nothing was wrong or lost.")))
     }
 }
 

@@ -12,16 +12,16 @@ use crate::size::{Bits, Bytes, grouped};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo netfold testbed trim                                two racks of two ranks, up to 10 % of shares left out
+  sudo netfold testbed trim                                two racks of two ranks, up to 10 % of contributions left out
   sudo netfold testbed trim --tolerance 0.02 --racks 1 --ranks 4 --load 3";
 
-/// Load the links below bmv2 switches and have them trim what ranks say may go missing.
+/// Load the links below bmv2 switches and have them trim the ranks' droppable packets.
 ///
-/// Every rack has a bmv2 with eight priority queues that forwards, over a slow link, to the bmv2 that folds; all run the same program.
-/// Another host in each rack sends more than the link carries, in the lowest class. All-reduces of real ranks go on meanwhile, exact
-/// and tolerant, in the load's class and above it. Every rank must have the same bits, each element must be the sum of just the
-/// shares that ranks were told are in it, no rank may lack more than it tolerates, and where there is load something must have been
-/// trimmed; else the exit code is 1. Needs root, `ip`, `tc` and bmv2.
+/// Every rack has a bmv2 with eight priority queues that forwards, over a slow link, to the bmv2 that aggregates; all run the same
+/// program. Another host in each rack sends more than the link carries, in the lowest class. Meanwhile ranks run all-reduces, exact
+/// and tolerant, in the load's class and above it. Every rank must have the same bits, each element must be the sum of exactly the
+/// contributions that the ranks were notified of, no rank may exceed its tolerance, and under load packets must have been trimmed;
+/// otherwise the exit code is 1. Needs root, `ip`, `tc` and bmv2.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Trim {
@@ -31,10 +31,10 @@ pub(super) struct Trim {
     /// Ranks in each rack.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=RANKS_MAX as i64))]
     ranks: u8,
-    /// Part of each rank's shares that may be left out, above 0 and up to 1.
+    /// Fraction of each rank's contributions that may be left out, above 0 and up to 1.
     #[arg(long, default_value_t = 0.1, value_parser = part)]
     tolerance: f64,
-    /// What the other host of each rack sends, as a part of the link's rate.
+    /// Load of the other host of each rack, as a multiple of the link's rate.
     #[arg(long, default_value_t = 1.5, value_parser = load)]
     load: f64,
     /// Rate of the link from each rack, in bits a second.
@@ -43,10 +43,10 @@ pub(super) struct Trim {
     /// Tensor bytes of each all-reduce.
     #[arg(long, value_name = "SIZE", default_value = "64KiB")]
     bytes: Bytes,
-    /// Packets in flight of a class, a power of two.
+    /// Window of a class in packets, a power of two.
     #[arg(long, default_value_t = 32)]
     slots: u32,
-    /// All-reduces of each line.
+    /// All-reduces for each line.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seed of the tensors.
@@ -56,7 +56,7 @@ pub(super) struct Trim {
 
 fn part(text: &str) -> Result<f64, String> {
     let part = text.parse::<f64>().ok().filter(|part| Tolerance::fraction(*part).is_some_and(Tolerance::any));
-    part.ok_or_else(|| "expected a part above 0 and up to 1, as in 0.1".into())
+    part.ok_or_else(|| "expected a fraction above 0 and up to 1, as in 0.1".into())
 }
 
 fn load(text: &str) -> Result<f64, String> {
@@ -104,17 +104,20 @@ impl Trim {
         }
         output.line(format_args!(
             "\n{}",
-            output.paint(Tone::Good, "The same bits on all ranks, and no share missed that was not told.")
+            output.paint(
+                Tone::Good,
+                "The same bits on all ranks, and every missing contribution was reported."
+            )
         ))
     }
 }
 
-/// Whether what may be trimmed was, under load, and nothing else.
+/// Whether droppable packets were trimmed under load, and no others.
 fn as_expected(trial: &Trial, outcome: &TrimOutcome) -> bool {
     if !trial.tolerance.any() {
         return outcome.partial == 0 && outcome.left_out == 0 && outcome.seen.trimmed == 0;
     }
-    // Above the load queues are short.
+    // In classes above the load the queues are short.
     trial.load == 0.0
         || trial.class > 0
         || (outcome.partial > 0 && outcome.left_out > 0 && outcome.seen.trimmed > 0)
