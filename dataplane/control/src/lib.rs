@@ -1,9 +1,9 @@
-//! Admission messages between a worker and the switch's control port: one JSON object a line over TCP.
+//! The messages of the control connection between a worker and the control port: one JSON object a line over TCP.
 //!
-//! The session lives as long as the worker takes part in the job. A worker sends [`SessionRequest::Join`], is answered by
-//! [`SessionEvent::Admitted`] once every rank has joined (or by [`SessionEvent::Refused`]), then sends [`SessionRequest::Alive`] every
+//! The session lasts while the worker takes part in the job. A worker sends [`SessionRequest::Join`], receives
+//! [`SessionEvent::Admitted`] once every rank has joined (or [`SessionEvent::Refused`]), then sends [`SessionRequest::Alive`] every
 //! [`HEARTBEAT_MS`]; the server does the same with [`SessionEvent::Alive`]. A session that closes or is silent for
-//! [`LEASE_MS`] counts as dead and every other member is told [`SessionEvent::PeerLost`].
+//! [`LEASE_MS`] counts as lost and every other member receives [`SessionEvent::PeerLost`].
 #![forbid(unsafe_code)]
 
 mod band;
@@ -18,7 +18,7 @@ pub use crate::band::{Band, BandError};
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
 
-/// Silence after which the other side counts as dead, in milliseconds.
+/// Silence after which the other side counts as lost, in milliseconds.
 pub const LEASE_MS: u64 = 3_000;
 
 /// Most trees of a job.
@@ -27,21 +27,21 @@ pub const TREES_MAX: u8 = 8;
 /// Longest message line, in bytes, newline included. A longer line ends the session.
 pub const LINE_LEN_MAX: usize = 4096;
 
-/// By what a job's workers decide how much to have in flight.
+/// The congestion-control algorithm of a job's workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CongestionAlgorithm {
-    /// As much as there are slots.
+    /// A fixed window: all slots.
     #[default]
     Fixed,
     /// One chunk more a round, half after a mark or a loss.
     Aimd,
-    /// Less in proportion to the share of results that were marked.
+    /// A decrease in proportion to the fraction of marked results.
     Dctcp,
     /// By a target for the delay.
     Swift,
-    /// Less by how often there are marks, and more by the clock.
+    /// A decrease by the frequency of marks, and an increase by timers.
     Dcqcn,
     /// As `Aimd`, but more, the further the training's iteration is.
     #[serde(rename = "mltcp-aimd")]
@@ -92,15 +92,15 @@ impl CongestionAlgorithm {
     }
 }
 
-/// What a job does again and again, for whoever decides which of several jobs goes first.
+/// An iteration of a job, for the scheduling of several jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Iteration {
     /// Work, in any unit that all jobs share: GPU milliseconds, or floating point operations by the billion.
     pub work: u64,
-    /// Time that it computes, in microseconds.
+    /// Computing time, in microseconds.
     pub compute_us: u64,
-    /// Into the computing, when there is something to send, in microseconds; `compute_us` where nothing overlaps.
+    /// Offset into the computing time at which sending begins, in microseconds; `compute_us` without overlap.
     pub send_after_us: u64,
     /// Bytes that each worker sends.
     pub bytes: u64,
@@ -112,7 +112,7 @@ impl Iteration {
     /// Longest computing, in microseconds: a day.
     pub const COMPUTE_US_MAX: u64 = 86_400_000_000;
 
-    /// What is wrong with it, if anything: one sentence, with what to do.
+    /// A problem with it, if any: one sentence, with the remedy.
     pub fn fault(&self) -> Option<String> {
         let Self { work, compute_us, send_after_us, bytes } = *self;
         if !(1..=Self::MOST).contains(&work) || !(1..=Self::MOST).contains(&bytes) {
@@ -134,7 +134,7 @@ impl Iteration {
     }
 }
 
-/// How a switch folds lanes: a property of the program that it runs.
+/// How a switch folds lanes: a property of its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Numerics {
@@ -218,7 +218,7 @@ pub enum Mode {
     Bfp32,
     /// Block floating point, two biased 16-bit mantissas in a word.
     Bfp16,
-    /// Block floating point, 32-bit mantissas with half the headroom; what saturates is sent again with all of it.
+    /// Block floating point, 32-bit mantissas with half the headroom; chunks that saturate are repeated with full headroom.
     Saturating,
     /// Block floating point, two biased 16-bit mantissas in a word without headroom; sums are shifted on the way down.
     Wide,
@@ -281,30 +281,30 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// What a worker says to the control port.
+/// A message of a worker to the control port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionRequest {
     /// Take part in a job. The first to join creates it; all must agree on everything but the rank, and where they are.
     Join(Join),
-    /// Go on with a session that broke, in a job that runs. Answered by [`SessionEvent::Resumed`] or [`SessionEvent::Refused`].
+    /// Resume a broken session, in a running job. The reply is [`SessionEvent::Resumed`] or [`SessionEvent::Refused`].
     Resume(Resume),
     /// A sign of life.
     Alive {},
-    /// Asks for the job's classes of packets, now and whenever they change: answered by [`SessionEvent::Band`], any number of times. Of an
+    /// Asks for the job's classes of packets, now and whenever they change: the reply is [`SessionEvent::Band`], any number of times. Of an
     /// admission that names a [`band`](Admission::band) alone; others are of a server that does not know it.
     Band {},
-    /// The worker has finished and goes in peace; the job goes on until its last member has left.
+    /// The worker has finished and leaves gracefully; the job continues until its last member has left.
     Leave {},
 }
 
-/// Who joins which job, from where.
+/// A request to join a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
     /// Protocol version of the sender, [`VERSION`].
     pub version: u8,
-    /// Who the job is of, and the token that proves it. A control port without tenants takes no notice of them.
+    /// The tenant of the job, and its token. A control port without tenants ignores them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
     /// Job name, 1 to 64 bytes; another tenant's job of the same name is another job.
@@ -326,14 +326,14 @@ pub struct Join {
     /// Address that this worker sends from, where it is not the one of this TCP session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Which of the job's trees this session is for: a worker has a session, an admission and slots for each.
+    /// The job's tree that this session is for: a worker has a session, an admission and slots for each.
     #[serde(default)]
     pub tree: u8,
     /// Trees of the job, 1 to [`TREES_MAX`]: the server lays them over different switches where it can.
     #[serde(default = "one")]
     pub trees: u8,
-    /// Whether the ranks go on by themselves when the server takes their place away, and join again: then it may do so for other
-    /// jobs' sake.
+    /// Whether the ranks continue without the switch when the server withdraws their slots, and join again: then it may do so in favour of
+    /// other jobs.
     #[serde(default)]
     pub movable: bool,
 }
@@ -365,7 +365,7 @@ impl Join {
     }
 }
 
-/// Which session is to go on. Only a member knows the key.
+/// The session to resume. Only a member knows the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
@@ -387,7 +387,7 @@ pub struct Resume {
 pub struct Credentials {
     /// Name of the tenant.
     pub tenant: String,
-    /// Its token, as the administrator was told it; may be empty where the controller asks for none.
+    /// Its token, as shown to the administrator; may be empty where the controller requires none.
     #[serde(default)]
     pub token: String,
 }
@@ -403,7 +403,7 @@ const fn one() -> u8 {
     1
 }
 
-/// What the control port says to a worker.
+/// A message of the control port to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionEvent {
@@ -416,24 +416,24 @@ pub enum SessionEvent {
         /// One sentence: what is wrong and what to do.
         message: String,
     },
-    /// A member is gone; the job is over.
+    /// A member is lost; the job is over.
     PeerLost {
-        /// The rank that is gone.
+        /// The lost rank.
         rank: u16,
-        /// One sentence: how it was noticed.
+        /// One sentence: how it was detected.
         message: String,
     },
-    /// A member has finished and left in peace. What it had a share in can still be had; nothing new can be finished.
+    /// A member has finished and left gracefully. Operations that it contributed to can still be completed, but no others.
     PeerLeft {
         /// The rank that left.
         rank: u16,
     },
-    /// The session goes on where it broke.
+    /// The session continues where it broke.
     Resumed {},
-    /// The job has these classes of packets from now on, for what it begins to send. Only for who has asked.
+    /// The job has these classes of packets from now on, for operations that it starts. Sent only to members that requested it.
     Band(Band),
-    /// The job has lost its switch, or its place there. What is under way can be finished without it; another place, in another
-    /// epoch, is had by joining again, all ranks.
+    /// The job has lost its switch, or its slots there. Operations in progress can be completed without it; all ranks join again for
+    /// other slots, in another epoch.
     SwitchLost {
         /// One sentence: what happened.
         message: String,
@@ -461,7 +461,7 @@ pub struct Admission {
     pub udp_port: u16,
     /// Contributor bitmap of a complete RESULT: the children of the worker's switch, lowest bits first.
     pub bitmap: u32,
-    /// The worker's own bit in the bitmaps of RESULTs, where every switch of the tree can leave shares out of a sum; else 0.
+    /// The worker's own bit in the bitmaps of RESULTs, where every switch of the tree can leave contributions out of a sum; else 0.
     #[serde(default, rename = "share")]
     pub own_bit: u32,
     /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
@@ -470,15 +470,15 @@ pub struct Admission {
     /// Address of the worker's switch, where it is not the one of this TCP session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<IpAddr>,
-    /// How long the job goes on without this session, in milliseconds: a worker whose session breaks has so long for a
+    /// How long the job continues without this session, in milliseconds: the time that a worker whose session breaks has for a
     /// [`SessionRequest::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
     #[serde(default)]
     pub grace_ms: u32,
-    /// By what to decide how much of the slots to use.
+    /// The congestion-control algorithm to use.
     #[serde(default)]
     pub congestion: CongestionAlgorithm,
-    /// Which classes of packets are the job's, and what their IP headers say. Without it all are, and these say nothing; and the server
-    /// does not tell of others.
+    /// The job's classes of packets, and the DSCP of their IP headers. Without it the job has all classes, without DSCP, and the server
+    /// sends no changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub band: Option<Band>,
 }
@@ -567,11 +567,11 @@ mod tests {
         assert_eq!(
             serde_json::from_str::<SessionRequest>(&older).unwrap(),
             join,
-            "one stream and one tree where nothing is said"
+            "one stream and one tree by default"
         );
-        for law in CongestionAlgorithm::ALL {
-            assert_eq!(serde_json::to_string(law).unwrap(), format!("\"{}\"", law.name()));
-            assert_eq!(CongestionAlgorithm::from_name(law.name()), Some(*law));
+        for algorithm in CongestionAlgorithm::ALL {
+            assert_eq!(serde_json::to_string(algorithm).unwrap(), format!("\"{}\"", algorithm.name()));
+            assert_eq!(CongestionAlgorithm::from_name(algorithm.name()), Some(*algorithm));
         }
         for reason in [Refusal::Protocol, Refusal::JobRunning, Refusal::Unavailable] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));

@@ -83,7 +83,7 @@ fn raw() -> Vec<Backend> {
     all
 }
 
-/// A hub that shares an interface of two queues with another thread, which has one of them. It hears some of its datagrams by that one.
+/// A hub that shares an interface of two queues with another thread, which has one of them. Some of its datagrams arrive by that one.
 #[cfg(target_os = "linux")]
 fn of_two_threads() -> Result<Rig, String> {
     use netfold_io::link::PacketRing;

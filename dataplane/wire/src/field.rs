@@ -32,8 +32,8 @@ pub const TABLE: &[Field] = &[
     field("epoch", 32, "epoch of the job's membership"),
     field("key", 32, "job key, given at admission"),
     field("chunk", 32, "serial number of the chunk in the job's stream"),
-    field("bitmap", 32, "children whose share is in the lanes; bit r is child r"),
-    field("count", 16, "workers whose share is in the lanes"),
+    field("bitmap", 32, "children whose contribution is in the lanes; bit r is child r"),
+    field("count", 16, "workers whose contribution is in the lanes"),
     field("exp", 8, "block exponent of the lanes in this packet, biased as in binary32"),
     field(
         "exp_next",

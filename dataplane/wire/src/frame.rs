@@ -22,7 +22,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The outer headers of a frame: who sent it to whom.
+/// The outer headers of a frame: its source and destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outer {
     /// Sender.
@@ -116,7 +116,7 @@ impl Outer {
         Ok(need)
     }
 
-    /// The outer headers of an answer.
+    /// The outer headers of a reply.
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self { source: self.destination, destination: self.source }

@@ -63,7 +63,7 @@ macro_rules! wire_enum {
 wire_enum! {
     /// What a packet is for.
     Kind, Kind {
-        /// A worker's share of a chunk, on its way up.
+        /// A worker's contribution to a chunk, on its way up.
         Data = 1 "data",
         /// The folded chunk, on its way down.
         Result = 2 "result",
@@ -77,7 +77,7 @@ wire_enum! {
         Probe = 6 "probe",
         /// The controller moves a slot on to a newer chunk without contributing.
         Advance = 7 "advance",
-        /// The slot is not complete; `bitmap` says whom it has heard (bounded-loss mode).
+        /// The slot is not complete; `bitmap` has its contributors so far (bounded-loss mode).
         Heard = 8 "heard",
     }
 }
@@ -117,9 +117,9 @@ wire_enum! {
         Epoch = 8 "epoch",
         /// The slot lies outside the job's range.
         Slot = 9 "slot",
-        /// The chunk is older than the slot's: answered by STALE.
+        /// The chunk is older than the slot's: the reply is STALE.
         Stale = 10 "stale",
-        /// A duplicate of a share that the slot already holds.
+        /// A duplicate of a contribution that the slot already holds.
         Duplicate = 11 "duplicate",
         /// The job has ended or its membership is changing.
         JobEnded = 12 "job_ended",
@@ -139,9 +139,9 @@ impl Flags {
     pub const CONGESTION: Self = Self(0x02);
     /// A congested switch may trim this chunk.
     pub const DROPPABLE: Self = Self(0x04);
-    /// The payload was cut in the network; counts as heard and adds nothing.
+    /// The payload was trimmed in the network; counts as received and adds nothing.
     pub const TRIMMED: Self = Self(0x08);
-    /// The result lacks some workers' shares.
+    /// The result lacks some workers' contributions.
     pub const PARTIAL: Self = Self(0x10);
     /// A lane reached the end of its range.
     pub const SATURATED: Self = Self(0x20);

@@ -31,7 +31,7 @@ struct Neighbour {
     ask_next: Instant,
     retry: Duration,
     /// Until when to wait for the first reply.
-    patience: Instant,
+    resolve_by: Instant,
 }
 
 /// The neighbours that peers are reached by. As many as peers at most.
@@ -78,7 +78,7 @@ impl Neighbours {
             users: 1,
             ask_next: now,
             retry: RETRY_LEAST,
-            patience: now + RESOLVE_TIMEOUT,
+            resolve_by: now + RESOLVE_TIMEOUT,
         };
         self.unresolved += 1;
         self.due = Some(now);
@@ -122,7 +122,7 @@ impl Neighbours {
     pub(super) fn reach(&self, hop: Hop, now: Instant) -> Reach {
         match self.entries.get(hop.0).and_then(Option::as_ref) {
             Some(Neighbour { mac: Some(mac), .. }) => Reach::At(*mac),
-            Some(entry) if now < entry.patience => Reach::Soon,
+            Some(entry) if now < entry.resolve_by => Reach::Soon,
             _ => Reach::Silent,
         }
     }

@@ -68,7 +68,7 @@ fn loopback_and_middleware() {
     let near = Captured::new(near, std::io::sink(), Resolution::Micro).expect("a sink takes everything");
     assert_eq!(allocations(near, far), 0, "capture");
 
-    // Held packets keep their buffers; the last growth may come late, so a few are allowed.
+    // Held packets keep their buffers; the last growth may be delayed, so a few are allowed.
     let (near, far) = star();
     let config: FaultConfig =
         "loss=0.1,duplicate=0.1,reorder=0.1,corrupt=0.1,delay=0ns..1us,hold=10us,seed=5"
@@ -91,7 +91,7 @@ fn sockets() {
     }
 }
 
-/// Between processes as within one; and who is busy makes no call of the system for a datagram.
+/// Between processes as within one; and a busy end makes no system call for a datagram.
 #[cfg(target_os = "linux")]
 #[test]
 fn shared_memory() {
@@ -103,7 +103,7 @@ fn shared_memory() {
     far.bind_port(PortId(0), near.local_addr().expect("the hub says")).expect("bind_port");
     let (count, calls) = counted(near, far);
     assert_eq!(count, 0, "shm");
-    // Both ends are on this thread here, so nobody sleeps while the other sends.
+    // Both ends are on this thread here, so neither sleeps while the other sends.
     assert!(calls < 0.01, "{calls} calls a datagram");
 }
 
@@ -169,7 +169,7 @@ fn threads_of_one_interface() {
             let both = [opening(at.port() + 1), opening(at.port())];
             let spec = format!("af-xdp:{HUB}").parse().expect("a spec");
             let hubs = open_threads(&spec, &both, &Cores::default())?;
-            // The hub's thread answers by its own queue, which is the second.
+            // The hub's thread replies by its own queue, which is the second.
             let link = XdpQueues::open(&spoke(0), XdpConfig::new(address(&spoke(0))), 2)?;
             Ok((Ethernet::connect(link, at.into(), EthernetConfig::new(address(&spoke(0))))?, hubs))
         });

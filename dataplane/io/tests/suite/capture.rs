@@ -135,6 +135,6 @@ fn a_full_disk_ends_only_the_capture() {
     assert_eq!(spokes[0].receive(&mut RxBatch::new(8, 800)).unwrap(), 3, "packets go on");
     assert_eq!(hub.counters().capture_failed, 2);
     assert_eq!(hub.take_error().unwrap().kind(), io::ErrorKind::StorageFull);
-    assert!(hub.take_error().is_none(), "told once");
+    assert!(hub.take_error().is_none(), "returned once");
     assert!(Captured::new(loopback::star(1, 2, 10).0, Disk { room: 3 }, Resolution::Micro).is_err());
 }

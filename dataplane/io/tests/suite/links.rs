@@ -83,7 +83,7 @@ fn links_exchange_datagrams_with_kernel_sockets() {
 
 #[test]
 fn the_owner_of_the_address_answers_pings() {
-    // Nobody in the kernel has it, and on packet sockets all of the interface is heard.
+    // The kernel does not have the address, and packet sockets receive all frames of the interface.
     for kind in ["af-packet", "packet-ring"] {
         let Some(segment) = pair(1500) else { return };
         give_address(&segment, &spoke(0));
@@ -159,9 +159,9 @@ fn a_kernel_address_can_be_shared() {
             assert_eq!(through(&mut worker, &mut *hub, PortId(0), &[round; 64])[0], round, "{kind}");
         }
         assert_eq!(through(&mut *hub, &mut worker, PortId(0), b"down"), b"down", "{kind}");
-        // Nobody told the worker that its port is closed.
+        // The worker got no report of a closed port.
         assert_eq!(worker.counters().refused, 0, "{kind}");
-        // The rest of the machine goes on: the kernel's own sockets on the same address hear what is theirs.
+        // The rest of the host is undisturbed: the kernel's own sockets on the same address receive their datagrams.
         let (echo, at) = near.namespace().run(|| {
             let socket = UdpSocket::bind((*address(HUB).ip(), 0)).unwrap();
             let at = socket.local_addr().unwrap();
@@ -301,7 +301,7 @@ fn packet_sockets_share_an_interface_by_port() {
                 let is_udp = frame[12..14] == [8, 0] && frame[23] == 17;
                 ports.extend(is_udp.then(|| u16::from_be_bytes([frame[36], frame[37]])));
             }
-            // The hub answers for the address meanwhile.
+            // The hub replies for the address meanwhile.
             first.receive(&mut batch).unwrap();
             assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: nothing arrives");
         }
@@ -309,7 +309,7 @@ fn packet_sockets_share_an_interface_by_port() {
     }
 }
 
-/// Frames that nobody reads are counted once the ring is full.
+/// Unread frames are counted once the ring is full.
 #[test]
 fn drops_of_a_full_ring_are_counted() {
     for kind in KINDS {
@@ -361,7 +361,7 @@ fn an_xdp_link_reports_its_mode_and_leaves_nothing() {
     let second = open(config);
     assert!(matches!(second.map(drop), Err(IoError::Link { .. })), "the hook is taken");
     drop(native);
-    assert!(!shown(&segment, HUB).contains("prog/xdp"), "and gone");
+    assert!(!shown(&segment, HUB).contains("prog/xdp"), "and was removed");
     let generic = open(XdpConfig { force_generic: true, ..config }).unwrap();
     assert_eq!((generic.mode(), generic.properties().name), (XdpMode::Generic, "af-xdp, generic"));
     drop(generic);
@@ -422,7 +422,7 @@ fn every_queue_is_a_link() {
     assert!(!shown(&segment, HUB).contains("prog/xdp"));
 }
 
-/// Peers whose datagrams the interface deals out to its queues are all heard by a link of all queues, awake or asleep.
+/// A link of all queues receives from all peers, whichever queue the interface selects, awake or asleep.
 #[test]
 fn a_link_of_several_queues_receives_from_all() {
     const PEERS: u16 = 32;
@@ -447,7 +447,7 @@ fn a_link_of_several_queues_receives_from_all() {
         namespace.run(move || UdpIo::connect_from(own, at, config)).unwrap()
     };
     let mut batch = RxBatch::new(64, 1 << 18);
-    // The first queue alone hears some of them.
+    // The first queue alone receives some of them.
     let Some(mut hub) = open("af-xdp:hub@0") else { return };
     let mut peers: Vec<UdpIo> = (0..PEERS).map(socket).collect();
     let mut heard = std::collections::BTreeSet::new();
@@ -469,7 +469,7 @@ fn a_link_of_several_queues_receives_from_all() {
         assert_eq!(through(peer, &mut *hub, PortId(0), &bytes), bytes);
         assert_eq!(through(&mut *hub, peer, PortId(port), &bytes), bytes);
     }
-    // Whoever it is that sends, a sleeper is woken.
+    // A datagram of any peer wakes a sleeping link.
     while hub.wait(Duration::from_millis(5)).unwrap() {
         hub.receive(&mut batch).unwrap();
     }

@@ -42,7 +42,7 @@ fn said(error: &IoError) -> String {
     format!("{error}: {cause}")
 }
 
-/// Receives until something is there, or the peer is gone.
+/// Receives until a datagram has arrived, or the peer has closed.
 fn next(io: &mut dyn PacketIo, batch: &mut RxBatch) -> Result<usize, IoError> {
     let begun = Instant::now();
     loop {
@@ -69,7 +69,7 @@ fn errors_name_the_remedy() {
     let mut workers: Vec<_> = (0..WORKERS_MAX).map(|_| attach(&name)).collect();
     let full = said(&Spoke::attach(&name, HERE, LEN_MAX).unwrap_err());
     assert!(full.contains("as many workers as it takes"), "{full}");
-    // A port is one worker's, and one that is gone can be bound no more.
+    // A port belongs to one worker, and a detached worker cannot be bound.
     let gone = workers.remove(0).local_addr().unwrap();
     let begun = Instant::now();
     while first.workers() == WORKERS_MAX {
@@ -83,7 +83,7 @@ fn errors_name_the_remedy() {
     assert!(matches!(bound, Err(IoError::PeerBound { port: PortId(3), .. })), "{bound:?}");
     let elsewhere = first.bind_port(PortId(5), SocketAddr::new(HERE, LOCAL_PORTS)).unwrap_err();
     assert!(said(&elsewhere).contains("has no uplink"), "{elsewhere}");
-    // There is room again, under a number that nobody has had lately.
+    // There is room again, under a number that was not used recently.
     let again = attach(&name).local_addr().unwrap();
     assert!(again != gone && again.port() < LOCAL_PORTS);
 }
@@ -175,7 +175,7 @@ fn strangers_and_other_versions_are_refused() {
     let mut answer = [0; 32];
     line.read_exact(&mut answer).unwrap();
     assert_eq!(answer[12..16], 1_u32.to_ne_bytes(), "the version is named as the reason");
-    // Who talks on later is sent away; the others stay.
+    // A worker that sends more is disconnected; the others stay.
     let stays = attach(&name);
     assert_eq!(hub.workers(), 1);
     drop(stays);
@@ -206,7 +206,7 @@ fn strangers_and_other_versions_are_refused() {
     }
 }
 
-/// The environment variable that makes this binary another process, and says what it is to do, with whom.
+/// The environment variable that makes this binary another process: its role and the switch's name.
 const OTHER: &str = "NETFOLD_TEST_SHM";
 
 /// Starts this test's other process.
@@ -233,7 +233,7 @@ fn await_word(child: &mut Child, word: &str) {
     }
 }
 
-/// Sends back what arrives, until the other side is gone.
+/// Echoes datagrams until the other side has closed.
 fn echo(io: &mut dyn PacketIo) {
     let mut batch = io.capabilities().batch();
     loop {
@@ -337,7 +337,7 @@ fn a_killed_worker_is_detected_and_can_be_replaced() {
     }
 }
 
-/// A switch that is killed is told to its workers, and its name is free at once; nothing else of it is left.
+/// Workers detect that a switch was killed, and its name is free at once; nothing else of it is left.
 #[test]
 fn a_killed_switch_is_detected_and_can_be_replaced() {
     if let Some((_, name)) = role() {
@@ -374,7 +374,7 @@ fn a_killed_switch_is_detected_and_can_be_replaced() {
     }
 }
 
-/// Switch and workers that are done are told apart from those that died by nothing: the name is free, and who is left is told.
+/// A switch or worker that ends regularly has the same effect as a killed one: the name is free, and the other end detects it.
 #[test]
 fn a_dropped_switch_frees_its_name() {
     let name = name("ends");

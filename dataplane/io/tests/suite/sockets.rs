@@ -198,7 +198,7 @@ fn datagrams_beyond_the_limit_are_dropped_and_counted() {
     }
 }
 
-/// Nobody reads while a socket's buffer fills: what does not fit is counted, so that nothing is lost unseen.
+/// A socket's buffer fills without a reader: datagrams that do not fit are counted, so that no loss is hidden.
 #[test]
 fn drops_of_a_full_socket_buffer_are_counted() {
     let config = UdpConfig { socket_buffer: 1 << 16, gso: false, gro: false, ..UdpConfig::default() };
@@ -300,7 +300,7 @@ fn full_rings_cause_back_pressure_and_wake_the_sender() {
     }
     let (woken, mut hub) = waiting.join().unwrap();
     assert!(woken);
-    assert!(!hub.wait(Duration::ZERO).unwrap() || !hub.wait(Duration::ZERO).unwrap(), "told once");
+    assert!(!hub.wait(Duration::ZERO).unwrap() || !hub.wait(Duration::ZERO).unwrap(), "reported once");
     assert_eq!(hub.transmit(&[0; 64], &[to(1, 64)]).unwrap(), 1);
 }
 
@@ -405,7 +405,7 @@ fn each_class_has_its_code_point() {
     }
 }
 
-/// Has the second byte of IP headers told with what is received.
+/// Makes the kernel pass the second byte of IP headers with received datagrams.
 #[expect(unsafe_code, reason = "the standard library cannot ask for it")]
 fn receive_tos(socket: &UdpSocket, ipv6: bool) {
     use std::os::fd::AsRawFd;
@@ -421,7 +421,7 @@ fn receive_tos(socket: &UdpSocket, ipv6: bool) {
     assert_eq!(rc, 0);
 }
 
-/// A datagram's length and the second byte of its IP header, the only one that is told with it.
+/// A datagram's length and the second byte of its IP header, the only one that is passed with it.
 #[expect(unsafe_code, reason = "the standard library has no control messages")]
 fn receive_with_tos(socket: &UdpSocket, datagram: &mut [u8]) -> (usize, u8) {
     use std::os::fd::AsRawFd;

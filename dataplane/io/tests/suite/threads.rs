@@ -1,4 +1,4 @@
-//! Several threads over one interface: each hears its own port, by whichever queue the interface puts a datagram in.
+//! Several threads over one interface: each receives on its own port, from any queue that the interface selects.
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -92,7 +92,7 @@ fn a_datagram_reaches_its_thread_from_any_queue() {
                     let payload = [queue.to_be_bytes(), number.to_be_bytes()].concat();
                     send(link, &frame(link, to, port(thread), &payload));
                 }
-                // Nobody has this port: the kernel gets it.
+                // A port without a thread: the kernel gets the datagram.
                 send(link, &frame(link, to, port(threads), b"nobody's"));
                 link.flush().unwrap();
             }
@@ -131,7 +131,7 @@ fn echo_all(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
     while heard.len() < hubs.len() {
         for (thread, hub) in (0_u16..).zip(hubs.iter_mut()) {
-            // Its neighbour is asked for first: the spoke's end has to answer, which a link alone does not.
+            // Its neighbour is resolved first: the spoke's end has to reply, which a link alone does not.
             hub.wait(Duration::ZERO).expect("works on a healthy pair");
             hub.receive(&mut batch).expect("works on a healthy pair");
             let word = thread.to_be_bytes();
@@ -156,7 +156,7 @@ fn echo_all(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
     assert_eq!(heard, (0..hubs.len() as u16).map(|thread| thread.to_be_bytes().to_vec()).collect::<Vec<_>>());
 }
 
-/// Answers a question for the spoke's Ethernet address.
+/// Replies to an ARP request for the spoke's Ethernet address.
 fn answer(link: &mut impl Link, asked: &[u8]) {
     let own = EthernetAddress(link.properties().mac);
     let packet = ArpPacket::new_unchecked(&asked[14..]);
@@ -222,7 +222,7 @@ fn a_queue_of_a_sleeping_thread_keeps_frames() {
         let frame = frame(link, to, address(HUB).port() + 1, &[7; 1000]);
         let (mut batch, mut sent, mut heard) = (second.capabilities().batch(), 0, 0);
         let begun = Instant::now();
-        // On a machine whose cores are all busy the sleeper may come late, and something be dropped, which is counted.
+        // On a machine whose cores are all busy the sleeping thread may be delayed, and datagrams be dropped, which is counted.
         let mut dropped = 0;
         while heard + dropped < COUNT {
             while sent < COUNT && sent - heard - dropped < WINDOW {
@@ -245,7 +245,7 @@ fn a_queue_of_a_sleeping_thread_keeps_frames() {
     assert!(slept > 0 && slept < u64::from(COUNT / 50), "woken {slept} times");
 }
 
-/// Nobody in the kernel has the address, so we answer for it, once.
+/// The kernel does not have the address, so we reply for it, once.
 #[test]
 fn an_arp_request_is_answered_once() {
     const ASKED: usize = 5;

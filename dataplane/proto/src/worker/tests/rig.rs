@@ -53,8 +53,8 @@ pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) 
     OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op }
 }
 
-/// Tensors by formula: what rank `r` contributes to every lane of every chunk is known to all, so each codec checks all
-/// it is asked and told. Lane `r` counts rank `r`'s contributions.
+/// Tensors by formula: what rank `r` contributes to every lane of every chunk is known to all, so each codec checks every
+/// call. Lane `r` counts rank `r`'s contributions.
 pub(super) struct Tensors {
     rank: u16,
     world: u16,
