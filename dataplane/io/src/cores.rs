@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_are_parsed_and_printed() {
         for (text, cores) in [("3", vec![3]), ("0,4-7", vec![0, 4, 5, 6, 7]), ("2,1", vec![2, 1])] {
             let parsed: Cores = text.parse().unwrap();
             assert_eq!(parsed.iter().collect::<Vec<_>>(), cores);
@@ -254,7 +254,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_thread_stays_where_it_is_kept_and_others_are_left_alone() {
+    fn a_pinned_thread_stays_on_its_core_and_others_are_unaffected() {
         let before = allowed().unwrap();
         let core = before.iter().last().unwrap();
         let (kept, child) = std::thread::spawn(move || {
@@ -270,7 +270,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_core_that_is_not_there_is_named() {
+    fn an_error_names_a_missing_core() {
         for core in [CORE_MAX, CORE_MAX + 1, usize::MAX] {
             match check(core) {
                 Err(CoreError::Absent { core: named, allowed }) => {

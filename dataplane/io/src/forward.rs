@@ -82,7 +82,7 @@ mod tests {
     use crate::{PortId, loopback};
 
     #[test]
-    fn everything_comes_back_even_through_small_rings() {
+    fn every_datagram_is_returned_through_small_rings() {
         let (hub, mut spokes) = loopback::star(2, 4, 16);
         let forwarding = std::thread::spawn(move || Forwarder::new(hub).run(&AtomicBool::new(false)));
         let mut echoed = 0_u32;

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_what_they_mean() {
+    fn specs_are_parsed_and_printed() {
         let all = InterfaceSpec {
             address: Some(Ipv4Addr::new(10, 0, 0, 9)),
             prefix_len: Some(16),
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_address_it_becomes() {
+    fn the_address_is_selected() {
         let (first, second) = (Ipv4Addr::new(10, 1, 0, 5), Ipv4Addr::new(10, 2, 0, 5));
         let own = [(first, 16), (second, 28)];
         let of = |local: &str, own: &[(Ipv4Addr, u8)], raw: &InterfaceSpec| {
@@ -495,7 +495,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn opening_what_there_is_and_what_there_is_not() {
+    fn available_and_unavailable_io_is_opened_or_refused() {
         let options =
             OpenOptions { datagram_len_max: 1436, ..OpenOptions::at("127.0.0.1:0".parse().unwrap()) };
         let elsewhere = OpenOptions::at("198.18.0.1:0".parse().unwrap());
@@ -513,7 +513,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_a_choice_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|shm:a,uplink=)?[:@,=a-z0-9.]{0,20}") {
+        fn any_text_is_a_spec_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|shm:a,uplink=)?[:@,=a-z0-9.]{0,20}") {
             if let Ok(spec) = text.parse::<IoSpec>() {
                 prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             }

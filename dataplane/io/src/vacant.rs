@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_given_the_same_and_none_that_is_taken() -> io::Result<()> {
+    fn addresses_are_unique_and_free() -> io::Result<()> {
         let first = vacant_address()?;
         let held = TcpListener::bind(first)?;
         let others: BTreeSet<_> = (0..2000).map(|_| vacant_address()).collect::<io::Result<_>>()?;

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_sum_of_this_machine_is_taken() {
+    fn a_partial_checksum_of_this_host_is_accepted() {
         let mut frame = frame(b"datagram", true);
         let partial = fold(pseudo(&frame[IP + 12..UDP], 16)).to_ne_bytes();
         frame[UDP + 6..UDP + 8].copy_from_slice(&partial);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn heeding_marks_is_said() {
+    fn ecn_capability_is_set() {
         let mut template = Template::new(PEER_MAC, PEER, OWN);
         for (capable, bits) in [(true, 2), (false, 0)] {
             template.set_ecn_capable(capable);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_say_their_code_points() {
+    fn each_class_has_its_code_point() {
         let mut points = [0; 16];
         points.iter_mut().zip(48..).for_each(|(point, value)| *point = value);
         let mut template = Template::new(PEER_MAC, PEER, OWN);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_seen() {
+    fn every_flipped_bit_is_detected() {
         let good = frame(b"datagram", true);
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn others_read_what_is_written(
+        fn smoltcp_reads_written_headers(
             datagram in proptest::collection::vec(any::<u8>(), 0..300),
             with_checksum: bool,
         ) {
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_accepted_lies_within_the_frame(
+        fn accepted_datagrams_lie_within_the_frame(
             changes in proptest::collection::vec((0_usize..60, any::<u8>()), 0..6),
             cut in 0_usize..60,
         ) {

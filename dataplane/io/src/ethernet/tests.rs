@@ -10,7 +10,7 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr};
 use super::*;
 use crate::link::{Station, segment};
 
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 const FRAME: usize = 1514;
 
 /// Addresses not in use: 198.18.0.0/15 is for benchmarks (RFC 2544).
@@ -47,19 +47,19 @@ fn settle(ends: [&mut dyn PacketIo; 2]) {
 fn receive(io: &mut impl PacketIo) -> RxBatch {
     let mut batch = io.capabilities().batch();
     while io.receive(&mut batch).unwrap() == 0 {
-        assert!(io.wait(RESOLVE_TIMEOUT).unwrap(), "nothing arrived");
+        assert!(io.wait(HANG_TIMEOUT).unwrap(), "nothing arrived");
     }
     batch
 }
 
 fn send(io: &mut impl PacketIo, memory: &[u8], packet: Transmit) {
     while io.transmit(memory, &[packet]).unwrap() == 0 {
-        assert!(io.wait(RESOLVE_TIMEOUT).unwrap(), "no room");
+        assert!(io.wait(HANG_TIMEOUT).unwrap(), "no room");
     }
 }
 
 #[test]
-fn neighbours_are_found_and_datagrams_go_both_ways() {
+fn neighbours_are_resolved_and_datagrams_pass_both_ways() {
     let (mut hub, mut spoke) = pair(16);
     settle([&mut hub, &mut spoke]);
     send(&mut spoke, b"up", to(0, 2));
@@ -90,7 +90,7 @@ fn datagrams_that_share_bytes_have_checksums_of_their_own() {
 }
 
 #[test]
-fn strangers_wrong_ports_and_broken_datagrams_are_counted() {
+fn unknown_sources_wrong_ports_and_malformed_datagrams_are_counted() {
     let mut stations = segment(2, 64, FRAME).into_iter();
     let mut hub = Ethernet::bind(stations.next().unwrap(), EthernetConfig::at(ip(1))).unwrap();
     let mut raw = stations.next().unwrap();
@@ -123,7 +123,7 @@ fn strangers_wrong_ports_and_broken_datagrams_are_counted() {
 }
 
 #[test]
-fn who_does_not_answer_is_waited_for_and_then_given_up() {
+fn an_unresponsive_neighbour_is_awaited_and_then_given_up() {
     let mut stations = segment(2, 64, FRAME).into_iter();
     let mut hub = Ethernet::bind(stations.next().unwrap(), EthernetConfig::at(ip(1))).unwrap();
     let mut raw = stations.next().unwrap();
@@ -131,9 +131,9 @@ fn who_does_not_answer_is_waited_for_and_then_given_up() {
     assert_eq!(hub.transmit(b"x", &[to(0, 1)]).unwrap(), 0, "held back");
     let start = Instant::now();
     while hub.transmit(b"x", &[to(0, 1)]).unwrap() == 0 {
-        assert!(hub.wait(RESOLVE_TIMEOUT).unwrap());
+        assert!(hub.wait(HANG_TIMEOUT).unwrap());
     }
-    assert!(start.elapsed() < RESOLVE_TIMEOUT / 2, "wait returns when it is worth trying");
+    assert!(start.elapsed() < HANG_TIMEOUT / 2, "wait returns when it is worth trying");
     assert_eq!((hub.counters().unresolved, hub.counters().tx_packets), (1, 0));
     let mut batch = RxBatch::new(64, 1 << 17);
     assert!(raw.receive(&mut batch).unwrap() >= 3, "it was asked for several times");
@@ -164,7 +164,7 @@ fn arp(raw: &mut Station, operation: ArpOperation, station: u8, source: Ipv4Addr
 }
 
 #[test]
-fn questions_and_pings_are_answered() {
+fn arp_requests_and_pings_get_replies() {
     let mut stations = segment(2, 64, FRAME).into_iter();
     let mut hub = Ethernet::bind(stations.next().unwrap(), EthernetConfig::at(ip(1))).unwrap();
     let mut raw = stations.next().unwrap();
@@ -210,7 +210,7 @@ fn ping(raw: &mut Station) {
 }
 
 #[test]
-fn peers_beyond_the_network_go_by_the_gateway() {
+fn peers_beyond_the_network_use_the_gateway() {
     let mut stations = segment(2, 64, FRAME).into_iter();
     let config = EthernetConfig { gateway: Some(ip(254)), ..EthernetConfig::at(ip(1)) };
     let mut hub = Ethernet::bind(stations.next().unwrap(), config).unwrap();
@@ -243,7 +243,7 @@ fn a_full_segment_is_back_pressure_and_loses_nothing() {
         let arrived = hub.receive(&mut batch).unwrap();
         got += arrived;
         if arrived == 0 {
-            assert!(spoke.wait(RESOLVE_TIMEOUT).unwrap());
+            assert!(spoke.wait(HANG_TIMEOUT).unwrap());
         }
     }
     assert!(pressed && spoke.counters().backpressure > 0);
@@ -251,7 +251,7 @@ fn a_full_segment_is_back_pressure_and_loses_nothing() {
 }
 
 #[test]
-fn configurations_that_make_no_sense() {
+fn invalid_configurations_are_refused() {
     let open = |config| {
         let station = segment(1, 4, FRAME).remove(0);
         Ethernet::bind(station, config).map(drop)
@@ -277,7 +277,7 @@ fn configurations_that_make_no_sense() {
 }
 
 #[test]
-fn the_kernels_ports_are_held() {
+fn kernel_ports_are_reserved() {
     let loopback = EthernetConfig::new(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
     let first = Ethernet::bind(segment(1, 4, FRAME).remove(0), loopback).unwrap();
     let Some(SocketAddr::V4(address)) = first.local_addr() else { panic!("no address") };

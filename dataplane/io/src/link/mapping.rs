@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_outside_is_touched() {
+    fn memory_outside_is_untouched() {
         let mut area = Mapping::fresh(4096).unwrap();
         assert!(area.copy_in(4092, &[1, 2, 3, 4]) && !area.copy_in(4093, &[9; 4]));
         let mut out = [0; 4];

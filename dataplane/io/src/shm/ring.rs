@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_is_long_enough_or_none() {
+    fn a_short_area_is_refused() {
         let fresh = |len| Mapping::fresh(len).unwrap();
         let rings = |len, bytes, longest| Rings::new(fresh(len), End::Hub, bytes, longest).is_some();
         let whole = area_len(BYTES_MIN);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_is_told_and_eased() {
+    fn a_full_ring_is_reported_and_relieved() {
         let (mut hub, mut spoke, _) = pair();
         let datagram = [7; LEN_MAX];
         let mut count = 0;
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken() {
+    fn a_sleeping_side_is_woken() {
         let (mut hub, mut spoke, _) = pair();
         spoke.set_sleeping(true);
         assert!(!hub.tell(), "there is nothing to tell");
@@ -381,7 +381,7 @@ mod tests {
 
     /// Two threads, each with its own mapping: nothing is lost, torn or out of order at any fill level.
     #[test]
-    fn a_stream_between_threads_is_whole() {
+    fn a_stream_between_threads_is_complete() {
         const COUNT: u32 = 400_000;
         let (mut hub, mut spoke, _) = pair();
         let len = |number: u32| (number.wrapping_mul(2_654_435_761) >> 16) as usize % LEN_MAX;

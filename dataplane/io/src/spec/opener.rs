@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_what_is_to_be_shared_and_one_of_them_answers() {
+    fn threads_share_shared_devices_and_one_replies_to_arp() {
         let threads: Vec<_> =
             (0..4).map(|thread| OpenOptions::at(([10, 0, 0, 1], 7 + thread).into())).collect();
         let all = |words: &[&str]| {

@@ -234,7 +234,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn what_a_full_socket_does_not_take_is_kept_and_sent_later_in_order() {
+    fn datagrams_refused_by_a_full_socket_are_sent_later_in_order() {
         // Loopback UDP never fills up its sender; a pair of local datagram sockets does, and takes the same calls.
         let (near, far) = UnixDatagram::pair().unwrap();
         near.set_nonblocking(true).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_what_follows() {
+    fn errors_are_classified() {
         let plain = Run { port: PortId(0), first: 0, count: 1, segment: 0, mark: 0 };
         let run = Run { count: 9, segment: 1436, ..plain };
         let short = Run { count: 9, segment: 40, ..plain };

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn multicast_becomes_one_run_a_destination() {
+    fn multicast_becomes_one_gso_packet_per_destination() {
         let packets: Vec<_> = (0..40).map(|i| packet(i % 4, i as u32 / 4 * 100, 100)).collect();
         let mut window = Window::new();
         assert_eq!(window.group(&packets, 1500, unmarked), 40);

@@ -43,7 +43,7 @@ fn no_fault_passes_everything() {
 }
 
 #[test]
-fn rates_are_as_asked() {
+fn rates_are_as_configured() {
     let (out, counters) = run(2, Faults { loss: 0.2, ..Faults::default() }, 20_000, MS);
     assert_eq!(out.len() as u64 + counters.lost, 20_000);
     assert!((3_700..4_300).contains(&counters.lost), "{counters:?}");
@@ -137,7 +137,7 @@ fn rfc_1071_example() {
 }
 
 #[test]
-fn room_bounds_what_is_held() {
+fn room_bounds_held_packets() {
     let faults = Faults { delay_min: MS, delay_max: MS, duplicate: 1.0, ..Faults::default() };
     let mut line = FaultLine::new(6, faults, 10);
     let mut offered = 0;
@@ -154,7 +154,7 @@ fn room_bounds_what_is_held() {
 
 proptest! {
     #[test]
-    fn the_same_seed_does_the_same_and_the_books_balance(
+    fn a_seed_repeats_a_run_and_counters_balance(
         seed: u64,
         loss in 0.0..0.5, duplicate in 0.0..0.5, reorder in 0.0..0.8, corrupt in 0.0..0.3,
         distance in 1u32..40, delay in 0u64..20, step in 0u64..3,

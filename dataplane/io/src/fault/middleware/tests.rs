@@ -27,7 +27,7 @@ fn collect(io: &mut impl PacketIo, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn loss_of_what_is_received_follows_the_seed() {
+fn receive_loss_follows_the_seed() {
     let received = |seed| {
         let config =
             FaultConfig { seed, rx: Faults { loss: 0.3, ..Faults::default() }, ..FaultConfig::default() };
@@ -73,7 +73,7 @@ fn delayed_packets_leave_while_the_sender_waits() {
 }
 
 #[test]
-fn a_full_line_pushes_back_and_says_when_there_is_room() {
+fn a_full_line_causes_back_pressure_and_reports_room() {
     let faults = Faults {
         delay_min: Duration::from_millis(2),
         delay_max: Duration::from_millis(2),
@@ -98,7 +98,7 @@ fn a_full_line_pushes_back_and_says_when_there_is_room() {
 }
 
 #[test]
-fn all_faults_of_sending_balance() {
+fn counters_of_all_send_faults_balance() {
     let faults = "loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.1,delay=0ns..50us,hold=100us";
     let config = FaultConfig { rx: Faults::default(), ..faults.parse().unwrap() };
     let (mut io, mut hub) = pair(config, 4096);
@@ -116,7 +116,7 @@ fn all_faults_of_sending_balance() {
 }
 
 #[test]
-fn what_a_lost_peer_sent_arrives_although_sending_fails() {
+fn datagrams_of_a_closed_peer_arrive_although_sending_fails() {
     let faults = Faults {
         delay_min: Duration::from_millis(1),
         delay_max: Duration::from_millis(1),

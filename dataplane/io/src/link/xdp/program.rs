@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_jump_goes_where_it_should() {
+    fn every_jump_has_its_target() {
         for count in [1, 2, 64] {
             let ports: Vec<u16> = (20_038..20_038 + count).collect();
             let program = instructions(9, Ipv4Addr::new(10, 0, 0, 200), &ports);
