@@ -21,7 +21,7 @@ const FRACTION: f64 = 0.05;
 /// How late, in round trips of a fabric where nobody is, and under a law that keeps queues short.
 const ROUND_TRIPS: u32 = 10;
 /// By what ranks decide how much to have in flight, and slots.
-const LAWS: [(CongestionAlgorithm, u32); 3] =
+const ALGORITHMS: [(CongestionAlgorithm, u32); 3] =
     [(CongestionAlgorithm::Dctcp, 32), (CongestionAlgorithm::Dctcp, 128), (CongestionAlgorithm::Swift, 128)];
 const SEEDS: u64 = 5;
 
@@ -67,7 +67,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         ..RacksConfig::default()
     };
     let by = played(short)?.round_trip * ROUND_TRIPS;
-    for (congestion, slots) in LAWS {
+    for (congestion, slots) in ALGORITHMS {
         let plain = |seed| RacksConfig {
             uplink_rate: UPLINK_RATE,
             slots,
