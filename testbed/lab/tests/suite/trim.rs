@@ -1,4 +1,4 @@
-//! Real ranks at bmv2 switches whose queues trim what may go missing. Needs bmv2 and root; skips with a line without either.
+//! Real ranks at bmv2 switches whose queues trim droppable packets. Needs bmv2 and root; skips with a line without either.
 
 use netfold::Tolerance;
 use netfold_lab::run::RunError;

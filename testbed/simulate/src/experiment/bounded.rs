@@ -11,12 +11,12 @@ use crate::racks::{Racks, RacksConfig as Fabric, Step, StepReport, Tensors32};
 use netfold_train::{Digits, Evaluation, Reducer, TrainConfig, Trainer};
 
 const EPOCHS: u32 = 8;
-/// Share of the held-out images that is to be told right.
+/// Accuracy on the held-out images that is to be reached.
 const TARGET: f64 = 0.9;
 const COMPUTE: Duration = Duration::from_millis(1);
 
 /// What is compared: what may be missing in percent, whether sums are rescaled, whether what a rank lacks is added
-/// to its next share.
+/// to its next contribution.
 const WAYS: [(&str, f64, bool, bool); 8] = [
     ("exact", 0.0, true, false),
     ("1 %, rescaled", 1.0, true, false),
@@ -28,7 +28,7 @@ const WAYS: [(&str, f64, bool, bool); 8] = [
     ("30 %, as it is, fed back", 30.0, false, true),
 ];
 
-/// Curves that can be told apart.
+/// Curves that are distinguishable in a plot.
 const DRAWN: [&str; 4] = ["exact", "10 %, rescaled", "10 %, as it is", "30 %, rescaled"];
 
 /// The fabric and the step that all ranks prepare.
@@ -106,7 +106,7 @@ impl Meeting {
     }
 }
 
-/// What became of a training: the curve, the first before any step, with the time at each point; and the share left out.
+/// The result of a training: the curve, the first point before any step, with the time at each point; and the fraction left out.
 struct Trained {
     curve: Vec<(Duration, Evaluation)>,
     left_out: f64,

@@ -53,7 +53,7 @@ struct Run {
     worst_ms: f64,
     resent: f64,
     left_out: f64,
-    /// As long as a step's chunks take on an uplink that nobody else uses.
+    /// As long as a step's chunks take on an uplink without other traffic.
     bound_ms: f64,
 }
 

@@ -22,7 +22,7 @@ const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
 
 #[derive(Clone, Copy)]
 enum Way {
-    /// By the switch: what may be missing, in percent, late shares included.
+    /// By the switch: what may be missing, in percent, contributions of stragglers included.
     Switch(f64, CongestionAlgorithm),
     /// Among the hosts: bytes of a number.
     Ring(usize),

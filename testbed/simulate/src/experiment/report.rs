@@ -48,7 +48,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The page, which says by which command and seed it was made.
+    /// The page, which names the command and seed that made it.
     pub fn markdown(&self, experiment: &Experiment, seed: u64) -> String {
         let name = experiment.name;
         let mut text = format!("# {}\n\n", self.title);
@@ -71,7 +71,7 @@ impl Report {
         svg(&self.plots)
     }
 
-    /// Makes the folder if it is not there and finds out whether [`Report::write`] will be able to write there, so that nobody
+    /// Makes the folder if it is not there and finds out whether [`Report::write`] will be able to write there, so that no user
     /// computes for minutes first.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! One rank that is late with some of its chunks: exact sums wait for it, others close slots without it.
+//! One rank delays some of its chunks: exact sums wait for it, others close slots without it.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ const ELEMENTS: usize = 400_000;
 const UPLINK_RATE: u64 = 5_000_000_000;
 const PAUSE: Duration = Duration::from_millis(2);
 const RANK: u16 = 3;
-/// Share of the rank's chunks that are late.
+/// Fraction of the rank's chunks that are delayed.
 const FRACTION: f64 = 0.05;
-/// How late, in round trips of a fabric where nobody is, and under a law that keeps queues short.
+/// The delay, in round trips of a fabric without stragglers and with an algorithm that keeps queues short.
 const ROUND_TRIPS: u32 = 10;
-/// By what ranks decide how much to have in flight, and slots.
+/// Congestion-control algorithms, and slots.
 const ALGORITHMS: [(CongestionAlgorithm, u32); 3] =
     [(CongestionAlgorithm::Dctcp, 32), (CongestionAlgorithm::Dctcp, 128), (CongestionAlgorithm::Swift, 128)];
 const SEEDS: u64 = 5;
 
-/// What sums may lack, in percent, and whether that includes late shares.
+/// What sums may lack, in percent, and whether that includes contributions of stragglers.
 const WAYS: [(&str, f64, bool); 4] = [
     ("exact", 0.0, false),
     ("20 % may be trimmed, slots not closed", 20.0, false),
