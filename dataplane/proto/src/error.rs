@@ -96,7 +96,7 @@ pub enum AbortReason {
     SwitchUnreachable,
     /// No chunk finished for too long: the switch, the path to it or a peer is lost, or a peer is a straggler.
     #[error(
-        "no progress for {silent:?} with {outstanding} chunks outstanding (last packet from the switch {heard:?} ago); \
+        "no progress for {silent:?} with {outstanding} chunks outstanding (last packet from the switch {last_received:?} ago); \
          check the switch and the other ranks"
     )]
     Stalled {
@@ -105,7 +105,7 @@ pub enum AbortReason {
         /// Chunks sent and not finished.
         outstanding: u32,
         /// Time since the last packet of this job from the switch, if there was any.
-        heard: Option<Duration>,
+        last_received: Option<Duration>,
     },
     /// The switch's slot has moved on: chunk numbers of this job are used twice, or the job was replaced.
     #[error("the switch holds newer data than chunk {chunk}: the job was replaced; join again")]

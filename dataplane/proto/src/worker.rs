@@ -264,8 +264,8 @@ impl Worker {
         }
         let silent = now - self.progress_at;
         if silent >= self.config.stall_timeout {
-            let heard = self.received_at.map(|at| now - at);
-            self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), heard });
+            let last_received = self.received_at.map(|at| now - at);
+            self.abort(AbortReason::Stalled { silent, outstanding: self.outstanding(), last_received });
             return;
         }
         self.find_lost(now);

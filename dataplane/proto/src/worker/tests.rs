@@ -392,7 +392,9 @@ fn an_unreachable_switch_ends_in_a_stall() {
     rig.submit(integers(10));
     rig.run();
     let Some(WorkerEvent::Aborted(reason)) = rig.events[0].first() else { panic!("{:?}", rig.events) };
-    let AbortReason::Stalled { silent, outstanding: 4, heard: None } = *reason else { panic!("{reason:?}") };
+    let AbortReason::Stalled { silent, outstanding: 4, last_received: None } = *reason else {
+        panic!("{reason:?}")
+    };
     assert!(silent >= Duration::from_secs(60) && silent < Duration::from_secs(61));
     // 20 ms doubled up to 200 ms: about 300 resends of 4 chunks in a minute.
     let resent = rig.workers[0].stats().resent;
@@ -410,7 +412,7 @@ fn a_lost_peer_ends_in_a_stall_or_by_notification() {
     rig.workers[2].abort(AbortReason::PeerLost { rank: 1 });
     rig.workers[2].abort(AbortReason::Closed);
     rig.run();
-    assert!(matches!(rig.events[0][..], [WorkerEvent::Aborted(AbortReason::Stalled { heard: Some(_), .. })]));
+    assert!(matches!(rig.events[0][..], [WorkerEvent::Aborted(AbortReason::Stalled { last_received: Some(_), .. })]));
     assert_eq!(rig.events[2], [WorkerEvent::Aborted(AbortReason::PeerLost { rank: 1 })]);
 }
 
