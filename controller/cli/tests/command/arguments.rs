@@ -1,4 +1,4 @@
-//! Arguments: help on everything, and errors that say what is wrong.
+//! Arguments: help for every command, and errors that name the problem.
 
 use crate::process::{netfold, run, text};
 
@@ -16,7 +16,7 @@ const COMMANDS: [&str; 10] = [
 ];
 
 #[test]
-fn every_command_has_help_and_every_leaf_an_example() {
+fn every_command_has_help_and_every_subcommand_an_example() {
     for command in COMMANDS {
         let output = netfold(&format!("{command} --help")).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
@@ -73,7 +73,7 @@ fn wrong_arguments_are_errors_of_kind_usage() {
         "p4 info --slots 1000",
     ] {
         let (code, lines) = run(wrong);
-        let error = lines.last().unwrap_or_else(|| panic!("'{wrong}' said nothing"));
+        let error = lines.last().unwrap_or_else(|| panic!("'{wrong}' printed nothing"));
         assert_eq!(text(error, "event"), "error", "{wrong}");
         assert_eq!(text(error, "kind"), "usage", "{wrong}: {error}");
         assert!(!text(error, "message").is_empty(), "{wrong}");
@@ -82,7 +82,7 @@ fn wrong_arguments_are_errors_of_kind_usage() {
 }
 
 #[test]
-fn without_json_errors_are_for_people() {
+fn without_json_errors_are_text() {
     let output = netfold("switch --payload 1000").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! A controller that gives jobs classes of packets by GPU intensity: what it shows of them.
+//! A controller that assigns classes of packets to jobs by GPU intensity.
 
 use netfold_testkit::wait::poll_state;
 use serde_json::Value;

@@ -27,7 +27,7 @@ fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
     }
 }
 
-/// Two jobs at once by processes of their own, and a third for which there is no room: any control port will do.
+/// Two concurrent jobs of separate processes, and a third for which there are no slots, at a switch's own control port.
 #[test]
 fn benchmarks_that_join_a_controller_share_its_switch() {
     let (mut switch, control) = Process::switch("--slots 512");
@@ -115,7 +115,7 @@ fn admission_is_timed_through_a_tree_and_at_one_switch() {
 }
 
 #[test]
-fn tables_are_for_people_and_a_closed_pipe_is_no_error() {
+fn tables_are_text_and_a_closed_pipe_is_no_error() {
     let output = netfold("bench all-reduce --workers 2 --bytes 4KiB --iterations 1").output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     assert_eq!(table.lines().count(), 2, "{table}");
@@ -131,9 +131,9 @@ fn tables_are_for_people_and_a_closed_pipe_is_no_error() {
     assert!(output.status.code().is_some(), "no signal, no panic");
 }
 
-/// Netfold's own rows, which need nothing but this program; peers are measured where they are installed.
+/// Netfold's own rows, which need only this program.
 #[test]
-fn ranks_of_one_host_sum_rightly_in_shared_memory_and_at_a_switch() {
+fn ranks_of_one_host_sum_correctly_in_shared_memory_and_at_a_switch() {
     let (code, lines) = run("bench host --ranks 2 --bytes 4K,64K --rounds 1 --iterations 2 --no-peers");
     assert_eq!(code, Some(0), "{lines:?}");
     let rows: Vec<_> = lines.iter().filter(|line| text(line, "event") == "host").collect();

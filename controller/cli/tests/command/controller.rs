@@ -1,4 +1,4 @@
-//! `netfold controller --dev`, and the commands that ask it.
+//! `netfold controller --dev`, and the commands that call it.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn one(arguments: &str) -> Value {
     lines.into_iter().next().unwrap()
 }
 
-/// What a command prints for people.
+/// A command's output for people.
 fn shown(arguments: &str) -> String {
     let output = netfold(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -48,7 +48,7 @@ fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
 }
 
 #[test]
-fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
+fn jobs_tenants_and_switches_of_a_controller_are_shown_and_changed() {
     let (mut controller, _, grpc) = dev("");
     let at = format!("--controller {grpc}");
     let switch = one(&format!("switch describe switch {at}"));
@@ -87,7 +87,7 @@ fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
 
     let mut names = BTreeSet::new();
     [&declared, &added, &tenants[0], &changed].into_iter().for_each(|line| keys(line, &mut names));
-    // Packets are by reasons, which docs/operations.md has.
+    // Keys of packets are reasons, which docs/operations.md documents.
     let mut described = switch;
     described.as_object_mut().unwrap().remove("packets");
     keys(&described, &mut names);
@@ -100,14 +100,14 @@ fn jobs_tenants_and_switches_of_a_controller_are_seen_and_changed() {
 }
 
 #[test]
-fn a_controller_says_what_is_not_there_and_who_is_not() {
+fn missing_objects_and_controllers_are_errors() {
     let (_controller, _, grpc) = dev("");
     for (wrong, kind) in [
         ("job describe red/absent", "not_found"),
         ("job end red/absent", "not_found"),
         ("job declare red/x --world 2 --slots 100", "invalid"),
         ("tenant add red", "exists"),
-        ("tenant remove nobody", "not_found"),
+        ("tenant remove absent", "not_found"),
         ("switch describe absent", "not_found"),
     ] {
         let (code, lines) = run(&format!("{wrong} --controller {grpc}"));
@@ -122,7 +122,7 @@ fn a_controller_says_what_is_not_there_and_who_is_not() {
 }
 
 #[test]
-fn what_is_not_safe_must_be_said() {
+fn insecure_settings_need_an_option() {
     for (wrong, option) in [
         ("controller --dev --http 0.0.0.0:0", "--insecure"),
         ("controller --topology x --state y", "--insecure"),
@@ -141,12 +141,12 @@ fn what_is_not_safe_must_be_said() {
 }
 
 #[test]
-fn two_tenants_train_at_once_and_a_third_job_is_refused() {
+fn two_tenants_run_jobs_at_once_and_a_third_job_is_refused() {
     let (_controller, workers, grpc) = dev("");
     let bench = |tenant: &str, job: &str| {
         Process::start(&format!(
             "bench all-reduce --controller {workers} --tenant {tenant} --job {job} --workers 2 --bytes 256KiB \
-             --slots 512 --warmup 1 --iterations 400"
+             --slots 512 --warmup 1 --iterations 1000000"
         ))
     };
     let (mut red, mut blue) = (bench("red", "one"), bench("blue", "two"));
@@ -159,13 +159,17 @@ fn two_tenants_train_at_once_and_a_third_job_is_refused() {
     let refused = third.event("error");
     assert!(["quota", "slots"].contains(&text(&refused, "kind")), "{refused}");
     assert!(!third.wait().success());
-    assert!(red.wait().success() && blue.wait().success());
+    // Both run until they are ended, so that the third finds them.
+    for (job, bench) in [("red/one", &mut red), ("blue/two", &mut blue)] {
+        one(&format!("job end {job} --controller {grpc}"));
+        assert!(!bench.wait().success(), "{job} was ended");
+    }
     let ended = wait_for(&grpc, "red/one", "ended");
     assert_eq!(number(&ended, "slots_held"), 0.0, "{ended}");
 }
 
 #[test]
-fn what_was_declared_is_there_after_a_kill() {
+fn declared_jobs_are_read_after_a_kill() {
     let state = std::env::temp_dir().join(format!("netfold-state-{}.redb", std::process::id()));
     let kept = format!("--state {}", state.display());
     let (mut controller, _, grpc) = dev(&kept);

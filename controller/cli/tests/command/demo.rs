@@ -16,7 +16,7 @@ fn children(demo: &mut Process, count: usize) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn agrees_and_says_so_in_its_last_line() {
+fn the_last_line_reports_the_agreement() {
     for more in ["", "--loss 0.02 --mode bfp32"] {
         let (code, lines) = run(&format!("demo --workers 3 --epochs 2 {more}"));
         let summary = lines.last().unwrap();
@@ -52,7 +52,7 @@ fn shows_a_chart_and_draws_one() {
 }
 
 #[test]
-fn a_killed_worker_is_named_and_nothing_is_left_behind() {
+fn a_killed_worker_is_named_and_no_process_remains() {
     let mut demo = Process::start("demo --workers 3 --epochs 500");
     let children = children(&mut demo, 4);
     demo.event("epoch");

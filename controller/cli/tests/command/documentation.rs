@@ -1,4 +1,4 @@
-//! `docs/operations.md` names everything that scripts may rely on.
+//! `docs/operations.md` documents everything that scripts may rely on.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `netfold testbed leaf-spine`: a job on two trees outlives a spine.
+//! `netfold testbed leaf-spine`: a job on two trees survives the loss of a spine.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use netfold_testkit::process::wait_until_ended;
 
 use crate::process::{Process, netfold, number, text};
 
-/// Namespaces of a run of this process that are still there.
+/// Remaining namespaces of a run of this process.
 fn namespaces(process: u32) -> Vec<String> {
     let names = std::fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -16,11 +16,11 @@ fn namespaces(process: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_job_on_two_trees_outlives_a_spine() {
+fn a_job_on_two_trees_survives_the_loss_of_a_spine() {
     if !namespace::available() {
         return;
     }
-    // The two trees fill the leaves: the lost one comes back only because a switch that is gone keeps no slots at others.
+    // The two trees fill the leaves: the lost one can be placed again only because a lost switch keeps no slots at others.
     let mut fabric =
         Process::start("testbed leaf-spine --workers 4 --bytes 384KiB --slots 512 --operations 3");
     let built = fabric.event("fabric");
@@ -47,7 +47,7 @@ fn a_job_on_two_trees_outlives_a_spine() {
 }
 
 #[test]
-fn an_interrupted_fabric_leaves_nothing() {
+fn an_interrupted_fabric_leaves_no_namespaces_or_processes() {
     if !namespace::available() {
         return;
     }
@@ -76,10 +76,10 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 #[test]
-fn who_is_not_root_is_told() {
+fn other_users_get_an_error() {
     let mut command = netfold("testbed leaf-spine --operations 1");
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        // Nobody, as everywhere.
+        // The user `nobody`.
         command.uid(65_534).gid(65_534);
     }
     let Ok(output) = command.output() else {

@@ -1,4 +1,4 @@
-//! Runs the built `netfold` binary: what it prints, how it ends, and that what it starts ends with it.
+//! Runs the built `netfold` binary: its output, its exit, and the end of the processes that it starts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod arguments;

@@ -9,7 +9,7 @@ fn stdout(arguments: &str) -> Vec<u8> {
 }
 
 #[test]
-fn emission_is_the_same_every_time_and_follows_the_profile() {
+fn output_is_deterministic_and_depends_on_the_profile() {
     let first = stdout("p4 emit --target v1model");
     assert_eq!(first, stdout("p4 emit --target v1model"));
     assert!(first.ends_with(b"main;\n"));
@@ -26,7 +26,7 @@ fn emission_is_the_same_every_time_and_follows_the_profile() {
 }
 
 #[test]
-fn info_counts_state_and_p4info_has_the_tables() {
+fn info_has_the_size_of_state_and_p4info_the_tables() {
     let (_, lines) = run("p4 info --slots 512");
     // Lanes of both sets, and the bookkeeping on top.
     assert!(number(&lines[0], "state_bytes") > 512.0 * 2.0 * 256.0, "{}", lines[0]);
@@ -35,7 +35,7 @@ fn info_counts_state_and_p4info_has_the_tables() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error() {
+fn an_unwritable_file_is_an_error() {
     let (code, lines) = run("p4 emit --target v1model -o /nowhere/at/all.p4");
     let error = lines.last().unwrap();
     assert_eq!((code, text(error, "kind")), (Some(1), "file"), "{error}");

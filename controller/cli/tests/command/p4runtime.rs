@@ -9,7 +9,7 @@ use netfold_wire::Kind;
 use crate::process::{Process, number, run, text};
 
 #[test]
-fn begins_empty_says_so_and_is_given_a_pipeline() {
+fn starts_without_a_pipeline_and_receives_one() {
     let mut switch = Process::start(
         "switch --listen 127.0.0.1:0 --p4runtime 127.0.0.1:0 --device-id 3 --cpu-port 400 --port 7=127.0.0.1:40007",
     );
@@ -34,7 +34,7 @@ fn begins_empty_says_so_and_is_given_a_pipeline() {
 }
 
 #[test]
-fn what_it_begins_with_is_announced() {
+fn the_initial_pipeline_is_announced() {
     let mut switch = Process::start("switch --listen 127.0.0.1:0 --p4runtime 127.0.0.1:0 --payload 256");
     let listening = switch.event("listening");
     assert_eq!((text(&listening, "engine"), number(&listening, "payload_bytes")), ("generated", 256.0));
@@ -43,7 +43,7 @@ fn what_it_begins_with_is_announced() {
 }
 
 #[test]
-fn wrong_options_are_told_with_what_to_give() {
+fn invalid_options_are_errors_with_advice() {
     for (wrong, advice) in [
         ("--p4runtime nowhere", "127.0.0.1:9559"),
         ("--p4runtime 0.0.0.0:0", "--insecure"),

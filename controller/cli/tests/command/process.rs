@@ -48,12 +48,12 @@ impl Process {
         (switch, control)
     }
 
-    /// Waits for the next event of a kind and passes over others.
+    /// Waits for the next event of a kind, skipping others.
     pub(crate) fn event(&mut self, kind: &str) -> Value {
         self.0.expect(format_args!("'{kind}'"), |line| Some(json(line)).filter(|line| line["event"] == kind))
     }
 
-    /// All lines to the end of the process, but for those that were waited for or passed over.
+    /// All lines to the end of the process, except those waited for or skipped.
     pub(crate) fn rest(&mut self) -> Vec<Value> {
         self.0.rest().iter().map(|line| json(line)).collect()
     }

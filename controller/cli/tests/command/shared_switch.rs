@@ -1,4 +1,4 @@
-//! Two tenants on one switch, which is a software switch or bmv2: nothing differs but the switch and its topology file.
+//! Two tenants on one switch, a software switch or bmv2: only the switch and its topology file differ.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -51,7 +51,7 @@ impl Network {
         for host in HOSTS {
             let (at, address, table) = (format!("e{host}"), format!("10.79.0.{host}"), 100 + host);
             network.link(&at, &format!("p{host}"));
-            // Virtual interfaces hand runs of datagrams over uncut; bmv2 would take one for a packet.
+            // Virtual interfaces pass unsegmented GSO packets; bmv2 would treat one as a single packet.
             command(&format!("ip -n {hosts} link set {at} address {} gso_max_segs 1", host_mac(host)));
             command(&format!("ip -n {hosts} addr add {address}/32 dev {at}"));
             command(&format!("ip -n {hosts} rule add from {address} lookup {table}"));
@@ -94,7 +94,7 @@ fn topology(kind: &str) -> String {
     text
 }
 
-/// Two tenants' jobs at once on a switch that is there, a third job that is refused, and what is told of them.
+/// Two tenants' concurrent jobs on a running switch, a third job that is refused, and their description.
 fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
     let within = |arguments: &str| Process::spawn(netfold_within(&network.hosts, arguments));
     let one = |arguments: &str| -> Value {

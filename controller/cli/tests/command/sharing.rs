@@ -1,4 +1,4 @@
-//! A controller that shares slots by demand: jobs shrink and grow while they run, and every element is right.
+//! A controller that shares slots by demand: jobs shrink and grow while they run, and every element is correct.
 
 use netfold_testkit::wait::poll_state;
 use serde_json::Value;

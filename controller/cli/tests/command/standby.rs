@@ -1,4 +1,4 @@
-//! Two controllers over one etcd: the one in charge is killed in the midst of a job, the other takes over, and nobody notices.
+//! Two controllers over one etcd: the leader is killed during a job, and the standby takes over without disturbing the job.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -67,7 +67,7 @@ fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) 
 }
 
 #[test]
-fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
+fn a_standby_takes_over_when_the_leader_is_killed() {
     let Some(etcd) = Etcd::start() else { return };
     let (data, p4runtime) = (vacant_address().unwrap(), vacant_address().unwrap());
     let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
@@ -98,14 +98,14 @@ fn a_standby_takes_over_when_the_controller_in_charge_is_killed() {
     };
     let mut job = bench("one", 3_000);
     wait_for(first.grpc, "job describe red/one", "state", &"running".into());
-    // What is written down is told to the workers a moment later; who was not told cannot take its place up again.
+    // The workers are notified after the job is stored; a worker that was not notified cannot resume.
     std::thread::sleep(Duration::from_millis(700));
     first.process.signal("KILL");
     let killed = Instant::now();
     second.process.event("controlling");
-    println!("in charge {:?} after the other was killed, with a lease of 4 s", killed.elapsed());
+    println!("leader {:?} after the other was killed, with a lease of 4 s", killed.elapsed());
     wait_for(second.grpc, "switch describe s1", "up", &true.into());
-    // A job that comes now is admitted beside the old one, by the tenant that the other controller was told of.
+    // A new job is admitted beside the old one, of the tenant that was added at the former leader.
     let mut new = bench("two", 100);
     for job in [&mut new, &mut job] {
         let row = job.event("all_reduce");

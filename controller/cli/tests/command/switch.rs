@@ -5,7 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use crate::process::{Process, netfold, number, run, text};
 
 #[test]
-fn says_what_it_holds_and_counts_strangers() {
+fn announces_its_state_and_counts_unknown_sources() {
     let mut switch = Process::start("switch --listen 127.0.0.1:0 --slots 64");
     let listening = switch.event("listening");
     let state = number(&listening, "state_bytes");
@@ -25,7 +25,7 @@ fn says_what_it_holds_and_counts_strangers() {
 }
 
 #[test]
-fn queues_share_a_job_of_several_trees() {
+fn threads_share_a_job_of_several_trees() {
     let mut switch = Process::start("switch --listen 127.0.0.1:0 --threads 2 --slots 64");
     let listening = switch.event("listening");
     let queues = listening["threads"].as_array().unwrap();
@@ -58,14 +58,14 @@ fn queues_share_a_job_of_several_trees() {
 
 #[test]
 fn ends_with_its_standard_input() {
-    // The harness gives it an empty one.
+    // The test gives it an empty one.
     let (code, lines) = run("switch --listen 127.0.0.1:0 --exit-with-stdin");
     assert_eq!(code, Some(0));
     assert_eq!(text(lines.last().unwrap(), "event"), "counters");
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn a_port_in_use_is_named() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [udp.local_addr().unwrap(), tcp.local_addr().unwrap()] {
@@ -85,7 +85,7 @@ fn a_foreign_address_and_an_unwritable_capture_are_errors() {
     assert_eq!(text(lines.last().unwrap(), "kind"), "file");
 }
 
-/// Prints a program into a file of its own, which is removed when the test ends.
+/// Prints a program to a temporary file, which is removed when the test ends.
 struct Program(std::path::PathBuf);
 
 impl Program {
@@ -144,7 +144,7 @@ fn a_file_without_a_usable_program_is_an_error() {
 }
 
 #[test]
-fn queues_of_a_file_are_counted_and_bad_ones_are_refused() {
+fn egress_queues_of_a_file_are_counted_and_invalid_ones_are_refused() {
     let file = std::env::temp_dir().join(format!("netfold-egress-{}.toml", std::process::id()));
     std::fs::write(&file, "[port]\nrate = \"50M\"\n[[port.queue]]\necn = { k_min = 15000, k_max = 15000 }")
         .unwrap();

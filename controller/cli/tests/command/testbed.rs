@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::process::{Process, netfold, number, run, text};
 
-/// Runs it and checks what must hold of every run: the exit code, the keys, and that nothing is wrong.
-fn right(options: &str, workers: f64, elements: f64) -> Value {
+/// Runs it and checks what must hold for every run: the exit code, the keys, and no wrong element.
+fn correct_run(options: &str, workers: f64, elements: f64) -> Value {
     let (code, lines) = run(&format!("testbed run {options}"));
     assert_eq!(code, Some(0), "{options}: {lines:?}");
     assert_eq!(text(&lines[0], "event"), "topology");
@@ -26,17 +26,17 @@ fn of(summary: &Value, node: usize, key: &str) -> f64 {
 
 #[test]
 fn every_level_and_carrier_of_software_switches() {
-    let summary = right("--workers 3 --elements 5000 --iterations 2 --mode bfp32", 3.0, 5000.0);
+    let summary = correct_run("--workers 3 --elements 5000 --iterations 2 --mode bfp32", 3.0, 5000.0);
     // 15 data chunks, as many look-ahead positions, twice.
     assert_eq!((of(&summary, 0, "results"), of(&summary, 0, "up")), (60.0, 0.0));
     for io in ["rings", "udp"] {
-        let summary = right(&format!("--io {io} --levels 2 --workers 5 --elements 9001"), 5.0, 9001.0);
+        let summary = correct_run(&format!("--io {io} --levels 2 --workers 5 --elements 9001"), 5.0, 9001.0);
         assert_eq!(summary["switches"].as_array().unwrap().len(), 3);
         for leaf in [1, 2] {
-            assert_eq!(of(&summary, leaf, "up"), of(&summary, 0, "results"), "every chunk goes up once");
+            assert_eq!(of(&summary, leaf, "up"), of(&summary, 0, "results"), "every chunk is sent up once");
         }
     }
-    let summary = right("--levels 3 --workers 9 --elements 3000 --mode i32 --payload 256", 9.0, 3000.0);
+    let summary = correct_run("--levels 3 --workers 9 --elements 3000 --mode i32 --payload 256", 9.0, 3000.0);
     assert_eq!(summary["switches"].as_array().unwrap().len(), 7);
     assert_eq!(of(&summary, 0, "results"), 3.0 * 48.0);
 }
@@ -44,28 +44,35 @@ fn every_level_and_carrier_of_software_switches() {
 #[test]
 fn loss_on_every_link_changes_no_element() {
     for options in ["--levels 1", "--levels 2 --io udp", "--levels 3 --mode i32"] {
-        let summary =
-            right(&format!("{options} --workers 8 --bytes 256KiB --loss 0.02 --iterations 1"), 8.0, 65536.0);
+        let summary = correct_run(
+            &format!("{options} --workers 8 --bytes 256KiB --loss 0.02 --iterations 1"),
+            8.0,
+            65536.0,
+        );
         assert!(number(&summary, "resent") > 0.0, "{summary}");
         let repeated = |node| of(&summary, node, "repeated") + of(&summary, node, "up_again");
         let switches = summary["switches"].as_array().unwrap().len();
         assert!((0..switches).map(repeated).sum::<f64>() > 0.0, "{summary}");
     }
     let faults = "loss=0.01,duplicate=0.05,reorder=0.05,corrupt=0.005";
-    right(&format!("--levels 2 --workers 6 --bytes 128KiB --faults {faults} --iterations 2"), 6.0, 32768.0);
+    correct_run(
+        &format!("--levels 2 --workers 6 --bytes 128KiB --faults {faults} --iterations 2"),
+        6.0,
+        32768.0,
+    );
 }
 
 #[test]
-fn raw_packets_in_namespaces_of_their_own() {
+fn raw_packets_in_network_namespaces() {
     if !namespace::available() {
         return;
     }
     for io in ["af-packet", "packet-ring", "af-xdp"] {
         let options = format!("--io {io} --workers 3 --elements 30000 --iterations 2 --loss 0.01");
-        let summary = right(&options, 3.0, 30000.0);
+        let summary = correct_run(&options, 3.0, 30000.0);
         assert!(number(&summary, "resent") > 0.0, "{summary}");
     }
-    right(
+    correct_run(
         "--io packet-ring --levels 2 --workers 4 --elements 9000 --payload 8192 --iterations 1",
         4.0,
         9000.0,
@@ -73,8 +80,8 @@ fn raw_packets_in_namespaces_of_their_own() {
 }
 
 #[test]
-fn an_interpreted_program_does_the_same() {
-    right(
+fn an_interpreted_program_has_the_same_results() {
+    correct_run(
         "--switch interpreter --levels 2 --workers 4 --elements 4000 --payload 256 --loss 0.01",
         4.0,
         4000.0,
@@ -83,7 +90,7 @@ fn an_interpreted_program_does_the_same() {
 
 #[test]
 fn worlds_beyond_one_switch() {
-    right(
+    correct_run(
         "--levels 2 --fan-out 4 --workers 80 --elements 2000 --payload 256 --slots 16 --iterations 1",
         80.0,
         2000.0,
@@ -91,7 +98,7 @@ fn worlds_beyond_one_switch() {
 }
 
 #[test]
-fn people_see_the_tree() {
+fn the_tree_is_printed() {
     let output =
         netfold("testbed run --levels 2 --workers 4 --elements 100 --iterations 1").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -101,7 +108,7 @@ fn people_see_the_tree() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn invalid_options_are_refused() {
     for (options, word) in [
         ("--workers 33", "33 children"),
         ("--levels 2 --workers 1", "0 children"),
@@ -118,33 +125,42 @@ fn what_cannot_be_run_is_refused() {
 }
 
 #[test]
-fn bmv2_switches_do_the_same() {
+fn bmv2_switches_have_the_same_results() {
     if let Some(tool) = netfold_lab::bmv2::missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;
     }
     let one = "--switch bmv2 --mode bfp16 --elements 3000 --iterations 1 --loss 0.01";
-    let summary = right(&format!("{one} --workers 4 --io grpc"), 4.0, 3000.0);
+    let summary = correct_run(&format!("{one} --workers 4 --io grpc"), 4.0, 3000.0);
     assert!(number(&summary, "resent") > 0.0, "{summary}");
-    let summary = right(&format!("{one} --workers 4 --levels 2 --io grpc"), 4.0, 3000.0);
+    let summary = correct_run(&format!("{one} --workers 4 --levels 2 --io grpc"), 4.0, 3000.0);
     assert!(of(&summary, 1, "up") > 0.0 && of(&summary, 0, "results") > 0.0, "{summary}");
-    // Interfaces where this machine has them, else what needs no privilege.
-    right("--switch bmv2 --mode bfp32 --elements 2000 --iterations 1 --workers 2", 2.0, 2000.0);
-    right("--switch bmv2 --mode i32 --elements 2000 --iterations 1 --workers 4 --levels 2", 4.0, 2000.0);
+    // Interfaces if this machine permits them, else what needs no privilege.
+    correct_run("--switch bmv2 --mode bfp32 --elements 2000 --iterations 1 --workers 2", 2.0, 2000.0);
+    correct_run(
+        "--switch bmv2 --mode i32 --elements 2000 --iterations 1 --workers 4 --levels 2",
+        4.0,
+        2000.0,
+    );
 }
 
 #[test]
-fn every_numerics_of_a_switch_is_a_mode() {
+fn every_numerics_of_a_switch_has_a_mode() {
     for mode in ["saturating", "wide", "half", "float"] {
         for tree in ["--levels 1", "--levels 2 --io udp --loss 0.02"] {
-            let summary = right(&format!("--mode {mode} {tree} --workers 6 --bytes 256KiB"), 6.0, 65536.0);
+            let summary =
+                correct_run(&format!("--mode {mode} {tree} --workers 6 --bytes 256KiB"), 6.0, 65536.0);
             assert_eq!(number(&summary, "saturated") > 0.0, mode == "saturating", "{mode} {tree}: {summary}");
         }
     }
-    right("--mode wide --switch interpreter --payload 256 --levels 3 --workers 9 --elements 999", 9.0, 999.0);
+    correct_run(
+        "--mode wide --switch interpreter --payload 256 --levels 3 --workers 9 --elements 999",
+        9.0,
+        999.0,
+    );
 }
 
-/// The process that bears this name below the process `of`, if there is one.
+/// The child or grandchild of the process `of` with this name, if there is one.
 fn descendant(of: u32, name: &str) -> Option<u32> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let id: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -156,7 +172,7 @@ fn descendant(of: u32, name: &str) -> Option<u32> {
 }
 
 #[test]
-fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
+fn a_bmv2_killed_during_a_run_ends_the_run_and_is_named() {
     if let Some(tool) = netfold_lab::bmv2::missing_tool() {
         println!("skipped: {tool} is not on PATH (see p4.org)");
         return;
@@ -164,7 +180,7 @@ fn a_bmv2_that_is_killed_in_mid_run_ends_the_run_and_is_named() {
     let long = "testbed run --switch bmv2 --io grpc --workers 2 --bytes 64MiB --stall 10";
     let mut process = Process::start(long);
     process.event("topology");
-    // As the kernel cuts the name `simple_switch_grpc`.
+    // The kernel truncates the name `simple_switch_grpc`.
     let switch = descendant(process.id(), "simple_switch_g").expect("the switch runs");
     let killed = std::process::Command::new("kill").args(["-9", &switch.to_string()]).status().unwrap();
     assert!(killed.success());
@@ -188,7 +204,7 @@ fn jobs_survive_a_controller_a_switch_and_a_worker() {
 }
 
 #[test]
-fn slow_uplinks_mark_and_every_element_is_right() {
+fn slow_uplinks_mark_and_every_element_is_correct() {
     let (code, lines) = run(
         "testbed run --levels 2 --workers 4 --mode i32 --bytes 1MiB --iterations 2 --uplink-rate 100M --congestion dctcp",
     );

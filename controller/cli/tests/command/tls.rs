@@ -1,4 +1,4 @@
-//! A controller and a switch that know each other by certificates.
+//! TLS between controller, switch and workers.
 
 use std::path::PathBuf;
 
@@ -105,7 +105,7 @@ fn a_controller_admits_a_job_to_a_switch_behind_mutual_tls() {
 }
 
 #[test]
-fn a_file_that_is_not_there_ends_the_start() {
+fn a_missing_file_is_an_error_at_the_start() {
     let files = Certificates::new("absent");
     files.write(
         "t.toml",
@@ -122,7 +122,7 @@ fn a_file_that_is_not_there_ends_the_start() {
 }
 
 #[test]
-fn workers_join_a_controller_by_tls_and_not_without() {
+fn workers_join_a_tls_controller_only_by_tls() {
     let (files, other) = (Certificates::new("workers"), Certificates::new("workers-other"));
     files.issue("controller");
     let any = "127.0.0.1:0";
