@@ -20,7 +20,7 @@ use netfold_train::{ConfigError, DigitsError};
 
 use crate::lifetime::INTERRUPTED;
 
-/// Why a command failed. The message says what happened, the sources say why, and [`CliError::advice`] what to do.
+/// Why a command failed. The message states what happened, the sources the cause, and [`CliError::advice`] what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// Arguments that do not parse or do not fit together.
@@ -156,7 +156,7 @@ fn reported_message(reported: Option<&(String, String)>) -> String {
 }
 
 impl CliError {
-    /// A failure to listen on an address, told apart by its cause.
+    /// A failure to listen on an address, distinguished by its cause.
     pub(crate) fn listen(address: SocketAddr, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::AddrInUse {
             Self::PortInUse { address, source }

@@ -1,4 +1,4 @@
-//! Switches past the kernel's UDP: what is on the interface while they run, and that nothing is once they do not.
+//! Switches on raw packet I/O: the state of the interface while they run, and that it is restored when they end.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::process::{Process, netfold, netfold_within, number, run, text};
 
-/// A namespace with a pair of virtual interfaces of two queues, of which `v0` has an address. Dropping it removes them.
+/// A namespace with a pair of virtual interfaces of two queues, where `v0` has an address. Dropping it removes them.
 struct Pair {
     name: String,
     _namespaces: NamespaceSet,
@@ -27,7 +27,7 @@ impl Pair {
         Self { name, _namespaces: namespaces }
     }
 
-    /// What the system says of the interface, but for its counts.
+    /// The interface's state in the system, without its counters.
     fn shown(&self) -> String {
         let name = &self.name;
         let link = run_command(&format!("ip -n {name} -d link show v0"));
@@ -40,7 +40,7 @@ impl Pair {
         Process::spawn(netfold_within(&self.name, &arguments))
     }
 
-    /// Moves `v1` to the other pair's namespace, in the place of its own `v0`, with an address.
+    /// Moves `v1` to the other pair's namespace, in place of its own `v0`, with an address.
     fn reach(&self, far: &Self) {
         let (here, there) = (&self.name, &far.name);
         run_command(&format!("ip -n {there} link del v0"));
@@ -54,12 +54,12 @@ fn run_command(words: &str) -> String {
     namespace::command(words).unwrap()
 }
 
-/// Whether there are XDP sockets here; says that the test is skipped if not.
+/// Whether XDP sockets are available; prints that the test is skipped if not.
 fn has_xdp() -> bool {
     if !namespace::available() {
         return false;
     }
-    // A back end that cannot run here has no line.
+    // A back end that cannot run here prints no line.
     let (code, lines) = run("bench io --io af-xdp --rounds 1 --turn-ms 20");
     if lines.is_empty() {
         println!("skipped: no XDP sockets here");
@@ -70,7 +70,7 @@ fn has_xdp() -> bool {
 }
 
 #[test]
-fn a_switch_on_xdp_leaves_the_interface_as_it_was_however_it_ends() {
+fn a_switch_on_xdp_restores_the_interface_however_it_ends() {
     if !has_xdp() {
         return;
     }
@@ -117,16 +117,16 @@ fn a_switch_listens_again_whenever_it_is_restarted() {
     }
 }
 
-/// Each packet thread has a queue of the one interface and a port; what comes by the other queue is its own all the same.
+/// Each packet thread has a queue of the interface and a port; a packet that arrives by another thread's queue still reaches its thread.
 #[test]
-fn threads_share_an_interface_and_every_element_is_right() {
+fn threads_share_an_interface_and_every_element_is_correct() {
     if !has_xdp() {
         return;
     }
     let (near, far) = (Pair::new(), Pair::new());
     near.reach(&far);
     let mut switch = near.switch("--threads 2 --loss 0.01 --slots 64");
-    two_trees_are_right(&mut switch, &far.name);
+    two_trees_are_correct(&mut switch, &far.name);
 
     // A third thread would have no queue.
     let mut refused = near.switch("--threads 3");
@@ -135,9 +135,9 @@ fn threads_share_an_interface_and_every_element_is_right() {
     assert!(text(said.last().unwrap(), "message").contains("receive queue"), "{said:?}");
 }
 
-/// A job of two trees, a tree at each thread of a switch that loses packets, whose workers are in a namespace and come by UDP.
-/// Returns what its threads have counted.
-fn two_trees_are_right(switch: &mut Process, workers: &str) -> Vec<Value> {
+/// A job of two trees, one at each thread of a switch that drops packets, whose workers are in a namespace and use UDP.
+/// Returns the counters of the threads.
+fn two_trees_are_correct(switch: &mut Process, workers: &str) -> Vec<Value> {
     const RANKS: usize = 3;
     let listening = switch.event("listening");
     let places: Vec<_> =
@@ -167,9 +167,9 @@ fn two_trees_are_right(switch: &mut Process, workers: &str) -> Vec<Value> {
     threads.clone()
 }
 
-/// Nothing between virtual interfaces cuts what workers have the kernel cut, and a packet socket drops it. Workers find out, and send one by one.
+/// Virtual interfaces pass GSO packets unsegmented, and a packet socket drops them. Workers detect it, and send single packets.
 #[test]
-fn workers_whose_runs_nobody_cuts_send_one_by_one() {
+fn workers_whose_gso_packets_stay_unsegmented_send_single_packets() {
     if !namespace::available() {
         return;
     }
@@ -180,7 +180,7 @@ fn workers_whose_runs_nobody_cuts_send_one_by_one() {
         let mut switch = Process::spawn(netfold_within(&near.name, &arguments));
         switch.event("listening");
         let worker = |rank| {
-            let job = format!("--job runs --rank {rank} --world 2 --mode bfp32");
+            let job = format!("--job gso --rank {rank} --world 2 --mode bfp32");
             let arguments = format!("worker --switch 10.82.0.1:20038 {job} --bytes 1MiB --iterations 4");
             Process::spawn(netfold_within(&far.name, &arguments))
         };
@@ -190,10 +190,11 @@ fn workers_whose_runs_nobody_cuts_send_one_by_one() {
             assert!(worker.wait().success(), "{lines:?}");
             let done: Vec<_> = lines.iter().filter(|line| text(line, "event") == "all_reduce").collect();
             assert!(done.len() == 4 && done.iter().all(|line| number(line, "wrong") == 0.0), "{lines:?}");
-            // In runs, each operation takes a thousand times as long as one by one. The first has to find out.
+            // With GSO packets each operation takes a thousand times as long as with single packets, because all are lost: the first
+            // operation detects it. The bound is between the two orders of magnitude, for a loaded machine.
             let took: Vec<_> = done.iter().map(|line| number(line, "time_us")).collect();
             println!("{io}: us {took:.0?}");
-            assert!(took[1..].iter().all(|us| *us < 1e6), "{lines:?}");
+            assert!(took[1..].iter().all(|us| *us < 5e6), "{lines:?}");
             assert!(
                 lines.iter().any(|line| text(line, "event") == "done" && number(line, "retransmits") > 0.0),
                 "{lines:?}"
@@ -206,18 +207,18 @@ fn workers_whose_runs_nobody_cuts_send_one_by_one() {
     }
 }
 
-/// Threads share a device of DPDK, too, with a queue for each thread, and with one queue for both. The kernel goes on answering for the address, by
-/// which workers come to the control port.
+/// Threads also share a device of DPDK, with a queue for each thread, and with one queue for both. The kernel keeps answering ARP for the
+/// address, by which workers reach the control port.
 #[cfg(feature = "dpdk")]
 #[test]
-fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
+fn threads_share_a_dpdk_device_and_every_element_is_correct() {
     if !namespace::available() {
         return;
     }
     for queues in [2, 1] {
         let (near, far) = (Pair::new(), Pair::new());
         near.reach(&far);
-        // Runs that nobody cuts would cross, too, and be no packets.
+        // Unsegmented GSO packets would pass too, and are no valid packets.
         run_command(&format!("ip -n {} link set v1 gso_max_segs 1", far.name));
         let device = format!("dpdk:net_af_packet0,iface=v0,qpairs={queues} --no-huge");
         let mut command =
@@ -225,7 +226,7 @@ fn threads_share_a_device_of_dpdk_and_every_element_is_right() {
         command.args(["--io", &device]);
         let before = near.shown();
         let mut switch = Process::spawn(command);
-        let threads = two_trees_are_right(&mut switch, &far.name);
+        let threads = two_trees_are_correct(&mut switch, &far.name);
         if queues == 1 {
             let crossed: Vec<_> = threads.iter().map(|thread| number(thread, "crossed")).collect();
             assert!(crossed[0] == 0.0 && crossed[1] > 100.0, "the first has the queue: {crossed:?}");

@@ -164,7 +164,7 @@ fn missing_contributions_are_left_out_of_their_rank_and_the_others_do_not_wait()
     // Three transmissions of each are lost: only retransmissions complete the sums.
     let exact = play(Tolerance::NONE, 3);
     let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.3).unwrap() };
-    // None ever arrives: whoever waited for it would wait until the test's timeout.
+    // None ever arrives: a rank that waited for it would wait until the test's timeout.
     let closed = play(tolerance.without_late(), u32::MAX);
     println!("{:?}", closed[0].1);
     let all: f32 = (0..WORLD).map(contribution).sum();

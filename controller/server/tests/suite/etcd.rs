@@ -24,7 +24,7 @@ struct Etcd {
 }
 
 impl Etcd {
-    /// `None`, and a line that says so, where there is none.
+    /// `None`, with a printed line, if etcd is not installed.
     fn start(test: &str) -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("skipped: etcd is not on PATH (Debian's etcd-server)");

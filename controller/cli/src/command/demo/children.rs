@@ -106,7 +106,7 @@ impl Children {
                     return if status.success() {
                         Ok(ChildEvent::Ended(index))
                     } else {
-                        Err(self.died(index, status))
+                        Err(self.unexpected_end(index, status))
                     };
                 }
                 Err(RecvTimeoutError::Disconnected) => unreachable!("this group holds a sender itself"),
@@ -128,7 +128,7 @@ impl Children {
         self.members[index].process.id()
     }
 
-    fn died(&mut self, index: usize, status: ExitStatus) -> CliError {
+    fn unexpected_end(&mut self, index: usize, status: ExitStatus) -> CliError {
         let member = &mut self.members[index];
         CliError::ChildDied { name: member.name.clone(), status, reported: member.error.take() }
     }
