@@ -85,7 +85,8 @@ pub(crate) struct SwitchCommand {
     cores: Option<Cores>,
     /// Packet I/O: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
     /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
-    /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several times: one for each queue in turn.
+    /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several
+    /// times: one for each queue in turn.
     #[arg(long, value_name = "IO", default_values_t = [IoSpec::default()])]
     io: Vec<IoSpec>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 by default.

@@ -21,8 +21,9 @@ What congestion control saves where links are congested: `netfold testbed experi
 
 /// What congestion-control algorithms cost without congestion.
 ///
-/// Four workers and the software switch are threads of this process. All algorithms take turns with `fixed`, whose windows are the slots, and the ratio of a
-/// turn's time to that of `fixed` is computed in each round. Every element is checked; a wrong one is exit code 1.
+/// Four workers and the software switch are threads of this process. All algorithms take turns with `fixed`, whose windows are the
+/// slots, and the ratio of a turn's time to that of `fixed` is computed in each round. Every element is checked; a wrong one is exit
+/// code 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Congestion {

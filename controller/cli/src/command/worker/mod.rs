@@ -45,7 +45,8 @@ pub(crate) struct Worker {
     /// Cores to pin the threads of the worker's trees to, as in 0,4-7: one for each tree in turn. Not pinned by default.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// Address at which the workers of the job connect to each other, HOST:PORT, on the host of rank 0: with it they continue without a switch that refuses them or is lost.
+    /// Address at which the workers of the job connect to each other, HOST:PORT, on the host of rank 0: with it they continue without a
+    /// switch that refuses them or is lost.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
     /// Name of the job, the same on all its workers.
