@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{process, tree};
 
@@ -47,9 +47,7 @@ const NEEDED: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (
 
 /// Makes the environments that are missing. Returns variables and interpreters; says what is left out.
 pub(crate) fn interpreters() -> Result<Vec<(&'static str, PathBuf)>> {
-    let metadata = tree::metadata()?;
-    let target = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    let folder = Path::new(target).join("clients");
+    let folder = tree::target_folder()?.join("clients");
     let python = PYTHONS.iter().find(|python| process::works(python, &["-c", NEEDED]));
     let mut found = Vec::new();
     for client in CLIENTS {

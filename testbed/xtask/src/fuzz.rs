@@ -17,7 +17,7 @@ use crate::{packages, tree};
 pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control"];
 
 /// Seconds a target unless told otherwise.
-pub(crate) const SECONDS: u64 = 20;
+pub(crate) const SECONDS: u64 = 10;
 
 const MANIFEST: &str = "testbed/fuzz/Cargo.toml";
 
@@ -73,9 +73,9 @@ impl Fuzzers {
     /// Begins to build all targets, quietly and behind everything else: tests leave much of the processors.
     pub(crate) fn start() -> Result<Building> {
         heading("fuzz targets");
-        let guided = packages::cpp_compiler()?;
+        let guided = packages::has_cpp_compiler();
         let host = host()?;
-        let state = target_folder()?.join("fuzz");
+        let state = tree::target_folder()?.join("fuzz");
         let build = state.join("build");
         let mut command =
             process::cargo_behind(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);
@@ -85,7 +85,7 @@ impl Fuzzers {
             command.args(TARGETS.iter().flat_map(|target| ["--bin", target]));
             command.env("RUSTFLAGS", COVERAGE.join(" "));
         } else {
-            println!("without it the targets get random inputs instead of inputs guided by coverage");
+            println!("no C++ compiler (c++), which libFuzzer is built with: the targets get random inputs instead of inputs guided by coverage");
             command.args(["--no-default-features", "--bin", "random"]).env("RUSTFLAGS", "--cfg fuzzing");
         }
         let running = process::start(&mut command)?;
@@ -152,9 +152,4 @@ fn host() -> Result<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     Ok(host.to_string())
-}
-
-fn target_folder() -> Result<PathBuf> {
-    let folder = tree::metadata()?["target_directory"].as_str().map(PathBuf::from);
-    folder.context("cargo metadata names no target folder")
 }

@@ -1,6 +1,7 @@
-//! Netfold's development tasks. CI runs `cargo xtask lint` and then `cargo xtask test`, as people do.
+//! Netfold's development tasks. CI runs `cargo xtask setup`, `lint` and `test`, as people do.
 
 mod clients;
+mod executables;
 mod fuzz;
 mod install;
 mod lint;
@@ -25,7 +26,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what the tests need, then run every test, a bounded fuzz run and `tidy`; end with a total
+    /// Install the Debian packages that tests use
+    Setup,
+    /// Run every test, a bounded fuzz run and `tidy`; end with a total
     Test(test::Arguments),
     /// Formatting, clippy and documentation, warnings denied
     Lint,
@@ -39,12 +42,13 @@ enum Task {
     Install(install::Arguments),
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
     Clients,
-    /// What CI runs: `lint`, then `test`
+    /// What CI runs: `setup`, `lint`, then `test`
     Ci,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
+        Task::Setup => packages::setup(),
         Task::Test(arguments) => test::run(&arguments),
         Task::Lint => lint::run(),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
@@ -52,10 +56,7 @@ fn main() -> ExitCode {
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
         Task::Clients => clients::run(),
-        // What is linted with DPDK needs it to be there.
-        Task::Ci => {
-            packages::dpdk().and_then(|_| lint::run()).and_then(|()| test::run(&test::Arguments::default()))
-        }
+        Task::Ci => packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default())),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,65 +1,110 @@
-//! System packages that the tests need, installed only where they are missing and only where that can be done without
-//! asking anybody.
+//! System packages that tests need. `cargo xtask setup` installs them; everything else only names what is missing.
 
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::process;
 
-/// Makes sure that there is a C++ compiler, which libFuzzer is built with. False when there is none and none could be
-/// installed; why, and what to do, was printed.
-pub(crate) fn cpp_compiler() -> Result<bool> {
-    if std::env::var_os("CXX").is_some() || process::works("c++", &["--version"]) {
-        return Ok(true);
-    }
-    println!("no C++ compiler (c++); libFuzzer is built with one");
-    if install(&["g++"])? && process::works("c++", &["--version"]) {
-        return Ok(true);
-    }
-    println!("could not install it: run `apt-get install g++` as root, or set CXX");
-    Ok(false)
+/// A program or module that tests use, and the Debian packages that provide it.
+struct Requirement {
+    program: &'static str,
+    /// Arguments with which the program succeeds where all is there.
+    check: &'static [&'static str],
+    packages: &'static [&'static str],
 }
 
-/// What bindings and the controllers' election are tested with, and the packages that bring it.
-const FRAMEWORKS: &[(&str, &[&str], &[&str])] = &[
-    ("/usr/bin/python3", &["-c", "import torch"], &["python3-torch", "python3-numpy"]),
-    ("/usr/bin/python3", &["-c", "import venv, ensurepip"], &["python3-venv"]),
-    ("/usr/bin/python3", &["-c", "import mpi4py"], &["python3-mpi4py"]),
-    ("mpicc", &["--version"], &["libopenmpi-dev", "openmpi-bin"]),
-    ("pkg-config", &["--version"], &["pkg-config"]),
-    ("valgrind", &["--version"], &["valgrind"]),
-    ("etcd", &["--version"], &["etcd-server"]),
-    ("etcdctl", &["version"], &["etcd-client"]),
+const fn requirement(
+    program: &'static str,
+    check: &'static [&'static str],
+    packages: &'static [&'static str],
+) -> Requirement {
+    Requirement { program, check, packages }
+}
+
+/// What bindings and the controllers' election are tested with. Tests of what is missing say so and skip.
+const FRAMEWORKS: &[Requirement] = &[
+    requirement("c++", &["--version"], &["g++"]),
+    requirement("/usr/bin/python3", &["-c", "import torch"], &["python3-torch", "python3-numpy"]),
+    requirement("/usr/bin/python3", &["-c", "import venv, ensurepip"], &["python3-venv"]),
+    requirement("/usr/bin/python3", &["-c", "import mpi4py"], &["python3-mpi4py"]),
+    requirement("mpicc", &["--version"], &["libopenmpi-dev", "openmpi-bin"]),
+    requirement("pkg-config", &["--version"], &["pkg-config"]),
+    requirement("valgrind", &["--version"], &["valgrind"]),
+    requirement("etcd", &["--version"], &["etcd-server"]),
+    requirement("etcdctl", &["version"], &["etcd-client"]),
+    requirement("ip", &["-V"], &["iproute2"]),
 ];
-
-/// Installs what bindings are tested with, where that needs no questions. Tests of what is not there say so and skip.
-pub(crate) fn frameworks() -> Result<()> {
-    let missing = FRAMEWORKS.iter().filter(|(program, arguments, _)| !process::works(program, arguments));
-    let packages: Vec<&str> = missing.flat_map(|(_, _, packages)| packages.iter().copied()).collect();
-    if !packages.is_empty() && !install(&packages)? {
-        println!("not installed: run `apt-get install {}` as root to test more", packages.join(" "));
-    }
-    Ok(())
-}
 
 /// What the feature `dpdk` is built with, and what its speed is compared with.
 const DPDK: &[&str] = &["libdpdk-dev", "libclang-dev", "dpdk-dev", "pkg-config"];
 
-/// Installs DPDK where it is missing and that needs no questions. False when it is still missing; what to do was printed.
-pub(crate) fn dpdk() -> Result<bool> {
-    if has_dpdk() || (install(DPDK)? && has_dpdk()) {
-        return Ok(true);
+/// Programs that no package of Debian's has, or that one seldom wants.
+const OPTIONAL: &[(&str, &str)] = &[
+    ("p4c-bm2-ss", "the P4 compiler on the printed programs (see p4.org)"),
+    ("simple_switch_grpc", "the printed programs on bmv2 (see p4.org)"),
+    ("tshark", "a dissector on written captures (package tshark)"),
+];
+
+/// Installs everything that is missing.
+///
+/// # Errors
+///
+/// Where that takes a password, or a package cannot be installed.
+pub(crate) fn setup() -> Result<()> {
+    let packages = missing();
+    if packages.is_empty() {
+        println!("all packages that tests use are installed");
+        return Ok(());
     }
-    println!(
-        "no DPDK here: run `apt-get install {}` as root to build and test the feature `dpdk`",
-        DPDK.join(" ")
-    );
-    Ok(false)
+    install(&packages)
+}
+
+/// Says which checks the tests leave out because something is missing, and how to install it.
+pub(crate) fn name_missing() {
+    let packages = missing();
+    if !packages.is_empty() {
+        println!("missing packages: {}", packages.join(" "));
+        println!("tests that need them are skipped; `cargo xtask setup` installs them by apt-get");
+    }
+    for (program, what) in OPTIONAL {
+        if !process::works(program, &["--version"]) {
+            println!("skipped, because {program} is not on PATH: {what}");
+        }
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    let lacks = |requirement: &&Requirement| !process::works(requirement.program, requirement.check);
+    let mut packages: Vec<&str> =
+        FRAMEWORKS.iter().filter(lacks).flat_map(|requirement| requirement.packages.iter().copied()).collect();
+    if !has_dpdk() {
+        packages.extend(DPDK);
+    }
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+/// Whether there is a C++ compiler, which libFuzzer is built with.
+pub(crate) fn has_cpp_compiler() -> bool {
+    std::env::var_os("CXX").is_some() || process::works("c++", &["--version"])
+}
+
+/// Cargo's arguments for the whole workspace with the features that can be built here: one set for tests, clippy and
+/// documentation, so that nothing is built twice.
+pub(crate) fn workspace() -> Vec<&'static str> {
+    let mut arguments = vec!["--workspace"];
+    if has_dpdk() {
+        arguments.extend(["--features", "netfold-cli/dpdk,netfold-dpdk/dpdk"]);
+    } else {
+        println!("skipped: the feature `dpdk`, which needs DPDK and libclang");
+    }
+    arguments
 }
 
 /// Whether the feature `dpdk` can be built: DPDK's headers, and the libclang that reads them.
-pub(crate) fn has_dpdk() -> bool {
+fn has_dpdk() -> bool {
     let libclang = std::env::var_os("LIBCLANG_PATH").is_some()
         || process::works(
             "sh",
@@ -68,30 +113,18 @@ pub(crate) fn has_dpdk() -> bool {
     libclang && process::works("pkg-config", &["--atleast-version=22.11", "libdpdk"])
 }
 
-/// Says which checks the tests leave out because an optional program is missing.
-pub(crate) fn say_optional() {
-    let optional = [
-        ("p4c-bm2-ss", "the real P4 compiler on the printed programs (see p4.org)"),
-        ("tshark", "a real dissector on written captures (package tshark)"),
-    ];
-    for (program, what) in optional {
-        if !process::works(program, &["--version"]) {
-            println!("left out, because {program} is not on PATH: {what}");
-        }
-    }
-}
-
-/// Installs Debian packages when that needs no questions; false when it cannot be done.
-fn install(packages: &[&str]) -> Result<bool> {
+/// Installs Debian packages where that takes no password.
+fn install(packages: &[&str]) -> Result<()> {
+    let command = format!("apt-get install {}", packages.join(" "));
     if !process::works("apt-get", &["--version"]) {
-        return Ok(false);
+        bail!("there is no apt-get; install what Debian calls {}", packages.join(" "));
     }
     let prefix: &[&str] = if is_root() {
         &[]
     } else if process::works("sudo", &["-n", "true"]) {
         &["sudo", "-n"]
     } else {
-        return Ok(false);
+        bail!("run `{command}` as root");
     };
     let apt = |arguments: &[&str]| {
         let words: Vec<&str> =
@@ -101,13 +134,9 @@ fn install(packages: &[&str]) -> Result<bool> {
         process::run(&mut command)
     };
     let install = [&["install", "--no-install-recommends"], packages].concat();
-    let installed = apt(&["update"]).and_then(|()| apt(&install));
-    if let Err(error) = &installed {
-        println!("{error:#}");
-    }
-    Ok(installed.is_ok())
+    apt(&["update"]).and_then(|()| apt(&install))
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }

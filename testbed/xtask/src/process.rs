@@ -82,7 +82,7 @@ pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
 }
 
 impl Drop for Running {
-    /// Nobody is left running; one that has ended is not harmed.
+    /// Ends a program that still runs.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -94,7 +94,8 @@ pub(crate) fn heading(text: &str) {
     println!("\n== {text}");
 }
 
-fn show(command: &Command) -> String {
+/// Shows what is run; returns it as a line.
+pub(crate) fn show(command: &Command) -> String {
     let program = command.get_program().to_string_lossy();
     let name = program.rsplit('/').next().unwrap_or_default();
     let words = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
@@ -103,7 +104,8 @@ fn show(command: &Command) -> String {
     line
 }
 
-fn finish(line: &str, status: ExitStatus, started: Instant) -> Result<()> {
+/// Shows how long a program took, or fails with its status.
+pub(crate) fn finish(line: &str, status: ExitStatus, started: Instant) -> Result<()> {
     if !status.success() {
         bail!("`{line}` failed ({status})");
     }

@@ -1,36 +1,29 @@
 //! Every test there is, and one total.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, heading, run_reading};
-use crate::{clients, fuzz, packages, tidy};
+use crate::{clients, executables, fuzz, packages, tidy, tree};
 
-/// Install what the tests need, then run every test, a bounded fuzz run and `tidy`; end with a total
-#[derive(clap::Args)]
+/// Run every test, a bounded fuzz run and `tidy`; end with a total
+#[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Seconds for each fuzz target
-    #[arg(long, default_value_t = fuzz::SECONDS)]
-    fuzz_seconds: u64,
+    /// Seconds for each fuzz target; 10, or 60 with --long
+    #[arg(long)]
+    fuzz_seconds: Option<u64>,
     /// Leave the fuzz run out
     #[arg(long)]
     no_fuzz: bool,
+    /// Test executables to run at a time; by default one more than there are processors, since most of them wait most of the time
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Run the full numbers of seeds and cases, and simulate every experiment again
+    #[arg(long)]
+    long: bool,
 }
-
-impl Default for Arguments {
-    fn default() -> Self {
-        Self { fuzz_seconds: fuzz::SECONDS, no_fuzz: false }
-    }
-}
-
-/// The packages that are empty without DPDK, with it.
-pub(crate) const DPDK_PACKAGES: &[&str] =
-    &["-p", "netfold-dpdk-sys", "-p", "netfold-dpdk", "--features", "netfold-dpdk/dpdk"];
-
-/// The command with DPDK: what it does with a device, among the tests of the workspace, so that nothing else is built again.
-const DPDK_COMMAND: &[&str] =
-    &["test", "--workspace", "--features", "netfold-cli/dpdk", "--test", "command", "--", "dpdk"];
 
 /// What the summaries of all test programs add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,30 +39,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut total = Total::default();
     let mut problems = Vec::new();
 
-    heading("unit, integration and documentation tests");
-    packages::frameworks()?;
-    packages::say_optional();
-    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    tests.envs(clients::interpreters()?);
+    heading("unit and integration tests");
+    packages::name_missing();
     let fuzzers = (!arguments.no_fuzz).then(fuzz::Fuzzers::start);
-    let tests = run_reading(&mut tests, |line| total.add(line));
-    problems.extend(tests.err());
-
-    heading("DPDK");
-    if packages::dpdk()? {
-        let mut tests = cargo(&["test", "--no-fail-fast"]);
-        tests.args(DPDK_PACKAGES);
-        problems.extend(run_reading(&mut tests, |line| total.add(line)).err());
-        problems.extend(run_reading(&mut cargo(DPDK_COMMAND), |line| total.add(line)).err());
-    } else {
-        println!("skipped: the tests of `netfold-dpdk`, which need DPDK and libclang");
+    let workspace = packages::workspace();
+    let mut times = Vec::new();
+    match executables::build(&workspace) {
+        Ok(executables) => {
+            let logs = tree::target_folder()?.join("test-logs");
+            let jobs = arguments.jobs.unwrap_or_else(jobs);
+            let variables = variables(arguments.long)?;
+            executables::run(executables, jobs, &variables, &logs, |finished| {
+                println!("{}", finished.output.trim_end());
+                finished.output.lines().for_each(|line| total.add(line));
+                problems.extend(finished.problem);
+                times.push((finished.seconds, finished.name));
+            })?;
+        }
+        Err(problem) => problems.push(problem),
     }
 
+    heading("documentation tests");
+    let mut documentation = cargo(&["test", "--doc", "--no-fail-fast"]);
+    problems.extend(run_reading(documentation.args(&workspace), |line| total.add(line)).err());
+
     if let Some(fuzzers) = fuzzers {
+        let seconds = arguments.fuzz_seconds.unwrap_or(if arguments.long { 60 } else { fuzz::SECONDS });
         match fuzzers.and_then(fuzz::Building::wait) {
-            Ok(fuzzers) => fuzz::TARGETS
-                .iter()
-                .for_each(|target| total.count(fuzzers.run(target, arguments.fuzz_seconds), &mut problems)),
+            Ok(fuzzers) => {
+                fuzz::TARGETS.iter().for_each(|target| total.count(fuzzers.run(target, seconds), &mut problems));
+            }
             Err(problem) => total.count(Err(problem), &mut problems),
         }
     }
@@ -78,6 +77,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 
     heading("result");
+    times.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    times.iter().take(8).for_each(|(seconds, name)| println!("{seconds:6.1} s  {name}"));
     for problem in &problems {
         println!("{problem:#}");
     }
@@ -90,6 +91,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bail!("no test ran");
     }
     Ok(())
+}
+
+fn jobs() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from) + 1
+}
+
+/// What tests read from their environment.
+fn variables(long: bool) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut variables = clients::interpreters()?;
+    if long {
+        variables.extend([("NETFOLD_LONG", "1"), ("SIM_SEEDS", "8000"), ("PROPTEST_CASES", "20000")].map(
+            |(name, value)| (name, PathBuf::from(value)),
+        ));
+    }
+    // Where tests may create network namespaces, those that need one fail rather than skip.
+    if std::env::var_os("CI").is_some() && packages::is_root() {
+        variables.push(("REQUIRE_NET_ADMIN", PathBuf::from("1")));
+    }
+    Ok(variables)
 }
 
 impl Total {

@@ -54,3 +54,9 @@ pub(crate) fn metadata() -> Result<serde_json::Value> {
 pub(crate) fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().and_then(|name| name.to_str()).is_some_and(|name| extensions.contains(&name))
 }
+
+/// Where cargo builds.
+pub(crate) fn target_folder() -> Result<PathBuf> {
+    let folder = metadata()?["target_directory"].as_str().map(PathBuf::from);
+    folder.context("cargo metadata names no target folder")
+}

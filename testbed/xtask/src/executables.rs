@@ -1,0 +1,173 @@
+//! The workspace's test executables: built by one cargo command, run several at a time.
+//!
+//! Cargo runs test executables one after the other, and most of ours wait for sockets and processes most of the time. Here a few run side by
+//! side, each as cargo would run it, with its output shown as a whole when it ends.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::process;
+
+/// A program with tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Executable {
+    /// Package and target, as in `netfold-io suite`.
+    name: String,
+    /// The folder of its package, in which it runs.
+    package: PathBuf,
+    program: PathBuf,
+}
+
+/// What became of an executable.
+pub(crate) struct Finished {
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    /// All that it printed.
+    pub(crate) output: String,
+    /// Why it counts as failed.
+    pub(crate) problem: Option<anyhow::Error>,
+}
+
+/// Builds all test executables by `cargo test --no-run` with these arguments.
+pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Executable>> {
+    let mut command = process::cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    command.args(arguments);
+    let line = process::show(&command);
+    let started = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let output = child.stdout.take().context("standard output was piped")?;
+    let mut executables = Vec::new();
+    for message in BufReader::new(output).lines() {
+        executables.extend(executable(&serde_json::from_str(&message?)?));
+    }
+    process::finish(&line, child.wait()?, started)?;
+    if executables.is_empty() {
+        bail!("`{line}` has built no test executable");
+    }
+    Ok(executables)
+}
+
+/// The test executable that a message of cargo's names, if any.
+fn executable(message: &Value) -> Option<Executable> {
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let program = PathBuf::from(message["executable"].as_str()?);
+    let package = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    // path+file:///folder#name@version, or without the name where that is the folder's.
+    let id = message["package_id"].as_str()?;
+    let name = id.rsplit('#').next().and_then(|end| end.split_once('@')).map(|(name, _)| name.to_owned());
+    let name = name.or_else(|| Some(package.file_name()?.to_string_lossy().into_owned()))?;
+    let target = message["target"]["name"].as_str()?;
+    let name = if target.replace('_', "-") == name { format!("{name} unit tests") } else { format!("{name} {target}") };
+    Some(Executable { name, package, program })
+}
+
+/// Runs executables, `jobs` at a time, those first that took longest the last time. `ended` sees each as soon as it has ended.
+pub(crate) fn run(
+    executables: Vec<Executable>,
+    jobs: usize,
+    variables: &[(&str, PathBuf)],
+    logs: &Path,
+    mut ended: impl FnMut(Finished) + Send,
+) -> Result<()> {
+    fs::create_dir_all(logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let times_file = logs.join("seconds.json");
+    let times: BTreeMap<String, f64> =
+        fs::read(&times_file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let queue = Mutex::new(in_order(executables, &times));
+    let results = Mutex::new((times, &mut ended));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(executable) = next() {
+                    let finished = executable.run(variables, logs);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.0.insert(finished.name.clone(), finished.seconds);
+                    (results.1)(finished);
+                }
+            });
+        }
+    });
+    let (times, _) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fs::write(&times_file, serde_json::to_vec_pretty(&times)?)?;
+    Ok(())
+}
+
+/// Those that took longest first, and before them those that are not known.
+fn in_order(mut executables: Vec<Executable>, times: &BTreeMap<String, f64>) -> VecDeque<Executable> {
+    let seconds = |executable: &Executable| times.get(&executable.name).copied().unwrap_or(f64::INFINITY);
+    executables.sort_by(|one, other| {
+        // Where nothing is known, integration tests before unit tests.
+        let unit = |executable: &Executable| executable.name.ends_with(" unit tests");
+        seconds(other).total_cmp(&seconds(one)).then(unit(one).cmp(&unit(other))).then(one.name.cmp(&other.name))
+    });
+    executables.into()
+}
+
+impl Executable {
+    fn run(&self, variables: &[(&str, PathBuf)], logs: &Path) -> Finished {
+        let started = Instant::now();
+        let log = logs.join(format!("{}.log", self.name.replace(' ', ".")));
+        let problem = self.run_into(&log, variables).err();
+        let output = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        Finished { name: self.name.clone(), seconds: started.elapsed().as_secs_f64(), output, problem }
+    }
+
+    fn run_into(&self, log: &Path, variables: &[(&str, PathBuf)]) -> Result<()> {
+        let mut file = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
+        writeln!(file, "\n     Running {} ({})", self.name, self.program.display())?;
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command.stdout(file.try_clone()?).stderr(file);
+        let status = command.status().with_context(|| format!("cannot start {}", self.program.display()))?;
+        if !status.success() {
+            bail!("{} failed ({status}); run it again: {}", self.name, self.program.display());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_executables_are_found_in_messages() {
+        let message = |test: bool, executable: Value, id: &str, target: &str| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "package_id": id, "manifest_path": "/a/dataplane/io/Cargo.toml",
+                "target": { "name": target }, "profile": { "test": test }, "executable": executable,
+            })
+        };
+        let name = |message| executable(&message).map(|found| found.name);
+        let id = "path+file:///a/dataplane/io#netfold-io@0.1.0";
+        assert_eq!(name(message(true, "/t/suite-1".into(), id, "suite")).as_deref(), Some("netfold-io suite"));
+        let unit = name(message(true, "/t/netfold_io-1".into(), id, "netfold_io"));
+        assert_eq!(unit.as_deref(), Some("netfold-io unit tests"));
+        let short = name(message(true, "/t/io-1".into(), "path+file:///a/dataplane/io#0.1.0", "io"));
+        assert_eq!(short.as_deref(), Some("io unit tests"));
+        assert_eq!(name(message(false, "/t/netfold".into(), id, "netfold")), None);
+        assert_eq!(name(message(true, Value::Null, id, "suite")), None);
+    }
+
+    #[test]
+    fn the_longest_run_first_and_the_unknown_before_them() {
+        let executable = |name: &str| Executable { name: name.into(), package: "/".into(), program: "/".into() };
+        let all = ["a suite", "b suite", "c unit tests", "d suite"].map(executable).to_vec();
+        let times = BTreeMap::from([("a suite".into(), 1.0), ("b suite".into(), 2.0)]);
+        let order: Vec<_> = in_order(all, &times).into_iter().map(|executable| executable.name).collect();
+        assert_eq!(order, ["d suite", "c unit tests", "b suite", "a suite"]);
+    }
+}
