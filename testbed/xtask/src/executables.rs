@@ -43,7 +43,8 @@ pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Executable>> {
     command.args(arguments);
     let line = process::show(&command);
     let started = Instant::now();
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
     let output = child.stdout.take().context("standard output was piped")?;
     let mut executables = Vec::new();
     for message in BufReader::new(output).lines() {
@@ -68,7 +69,11 @@ fn executable(message: &Value) -> Option<Executable> {
     let name = id.rsplit('#').next().and_then(|end| end.split_once('@')).map(|(name, _)| name.to_owned());
     let name = name.or_else(|| Some(package.file_name()?.to_string_lossy().into_owned()))?;
     let target = message["target"]["name"].as_str()?;
-    let name = if target.replace('_', "-") == name { format!("{name} unit tests") } else { format!("{name} {target}") };
+    let name = if target.replace('_', "-") == name {
+        format!("{name} unit tests")
+    } else {
+        format!("{name} {target}")
+    };
     Some(Executable { name, package, program })
 }
 
@@ -110,7 +115,10 @@ fn in_order(mut executables: Vec<Executable>, times: &BTreeMap<String, f64>) -> 
     executables.sort_by(|one, other| {
         // Where nothing is known, integration tests before unit tests.
         let unit = |executable: &Executable| executable.name.ends_with(" unit tests");
-        seconds(other).total_cmp(&seconds(one)).then(unit(one).cmp(&unit(other))).then(one.name.cmp(&other.name))
+        seconds(other)
+            .total_cmp(&seconds(one))
+            .then(unit(one).cmp(&unit(other)))
+            .then(one.name.cmp(&other.name))
     });
     executables.into()
 }
@@ -120,7 +128,8 @@ impl Executable {
         let started = Instant::now();
         let log = logs.join(format!("{}.log", self.name.replace(' ', ".")));
         let problem = self.run_into(&log, variables).err();
-        let output = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let output =
+            fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         Finished { name: self.name.clone(), seconds: started.elapsed().as_secs_f64(), output, problem }
     }
 
@@ -153,7 +162,10 @@ mod tests {
         };
         let name = |message| executable(&message).map(|found| found.name);
         let id = "path+file:///a/dataplane/io#netfold-io@0.1.0";
-        assert_eq!(name(message(true, "/t/suite-1".into(), id, "suite")).as_deref(), Some("netfold-io suite"));
+        assert_eq!(
+            name(message(true, "/t/suite-1".into(), id, "suite")).as_deref(),
+            Some("netfold-io suite")
+        );
         let unit = name(message(true, "/t/netfold_io-1".into(), id, "netfold_io"));
         assert_eq!(unit.as_deref(), Some("netfold-io unit tests"));
         let short = name(message(true, "/t/io-1".into(), "path+file:///a/dataplane/io#0.1.0", "io"));
@@ -164,7 +176,8 @@ mod tests {
 
     #[test]
     fn the_longest_run_first_and_the_unknown_before_them() {
-        let executable = |name: &str| Executable { name: name.into(), package: "/".into(), program: "/".into() };
+        let executable =
+            |name: &str| Executable { name: name.into(), package: "/".into(), program: "/".into() };
         let all = ["a suite", "b suite", "c unit tests", "d suite"].map(executable).to_vec();
         let times = BTreeMap::from([("a suite".into(), 1.0), ("b suite".into(), 2.0)]);
         let order: Vec<_> = in_order(all, &times).into_iter().map(|executable| executable.name).collect();

@@ -85,7 +85,9 @@ impl Fuzzers {
             command.args(TARGETS.iter().flat_map(|target| ["--bin", target]));
             command.env("RUSTFLAGS", COVERAGE.join(" "));
         } else {
-            println!("no C++ compiler (c++), which libFuzzer is built with: the targets get random inputs instead of inputs guided by coverage");
+            println!(
+                "no C++ compiler (c++), which libFuzzer is built with: the targets get random inputs instead of inputs guided by coverage"
+            );
             command.args(["--no-default-features", "--bin", "random"]).env("RUSTFLAGS", "--cfg fuzzing");
         }
         let running = process::start(&mut command)?;

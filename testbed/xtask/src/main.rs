@@ -56,7 +56,9 @@ fn main() -> ExitCode {
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
         Task::Clients => clients::run(),
-        Task::Ci => packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default())),
+        Task::Ci => {
+            packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default()))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

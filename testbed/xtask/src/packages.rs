@@ -76,8 +76,11 @@ pub(crate) fn name_missing() {
 
 fn missing() -> Vec<&'static str> {
     let lacks = |requirement: &&Requirement| !process::works(requirement.program, requirement.check);
-    let mut packages: Vec<&str> =
-        FRAMEWORKS.iter().filter(lacks).flat_map(|requirement| requirement.packages.iter().copied()).collect();
+    let mut packages: Vec<&str> = FRAMEWORKS
+        .iter()
+        .filter(lacks)
+        .flat_map(|requirement| requirement.packages.iter().copied())
+        .collect();
     if !has_dpdk() {
         packages.extend(DPDK);
     }

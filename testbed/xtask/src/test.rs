@@ -67,7 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let seconds = arguments.fuzz_seconds.unwrap_or(if arguments.long { 60 } else { fuzz::SECONDS });
         match fuzzers.and_then(fuzz::Building::wait) {
             Ok(fuzzers) => {
-                fuzz::TARGETS.iter().for_each(|target| total.count(fuzzers.run(target, seconds), &mut problems));
+                fuzz::TARGETS
+                    .iter()
+                    .for_each(|target| total.count(fuzzers.run(target, seconds), &mut problems));
             }
             Err(problem) => total.count(Err(problem), &mut problems),
         }
@@ -101,9 +103,10 @@ fn jobs() -> usize {
 fn variables(long: bool) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut variables = clients::interpreters()?;
     if long {
-        variables.extend([("NETFOLD_LONG", "1"), ("SIM_SEEDS", "8000"), ("PROPTEST_CASES", "20000")].map(
-            |(name, value)| (name, PathBuf::from(value)),
-        ));
+        variables.extend(
+            [("NETFOLD_LONG", "1"), ("SIM_SEEDS", "8000"), ("PROPTEST_CASES", "20000")]
+                .map(|(name, value)| (name, PathBuf::from(value))),
+        );
     }
     // Where tests may create network namespaces, those that need one fail rather than skip.
     if std::env::var_os("CI").is_some() && packages::is_root() {

@@ -412,7 +412,10 @@ fn a_lost_peer_ends_in_a_stall_or_by_notification() {
     rig.workers[2].abort(AbortReason::PeerLost { rank: 1 });
     rig.workers[2].abort(AbortReason::Closed);
     rig.run();
-    assert!(matches!(rig.events[0][..], [WorkerEvent::Aborted(AbortReason::Stalled { last_received: Some(_), .. })]));
+    assert!(matches!(
+        rig.events[0][..],
+        [WorkerEvent::Aborted(AbortReason::Stalled { last_received: Some(_), .. })]
+    ));
     assert_eq!(rig.events[2], [WorkerEvent::Aborted(AbortReason::PeerLost { rank: 1 })]);
 }
 
