@@ -15,7 +15,7 @@ use std::process::Command;
 
 use netfold_wire::UDP_PORT;
 
-use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 
 /// Number of leaves, and of spines.
 pub(super) const LEAVES: usize = 2;
@@ -210,12 +210,12 @@ impl Fabric {
 
     /// A command in a switch's namespace.
     pub(super) fn on_switch(&self, switch: usize, program: &std::path::Path) -> Command {
-        within(&self.switch(switch), program)
+        command_in(&self.switch(switch), program)
     }
 
     /// A command in a host's namespace.
     pub(super) fn on_host(&self, rank: u16, program: &std::path::Path) -> Command {
-        within(&self.host(rank), program)
+        command_in(&self.host(rank), program)
     }
 
     /// The topology file that the controller is given.
@@ -246,10 +246,4 @@ impl Fabric {
         }
         text
     }
-}
-
-fn within(namespace: &str, program: &std::path::Path) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", namespace]).arg(program);
-    command
 }

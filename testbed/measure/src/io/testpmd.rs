@@ -3,10 +3,11 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use netfold_dpdk::{Eal, Memory, Options};
+use netfold_testkit::namespace::command_in;
 
 use super::IoBenchError;
 use super::backend::absent;
@@ -47,8 +48,7 @@ impl Testpmd {
             Memory::Ordinary => &["--no-huge", "--no-shconf"],
         };
         let [main, forwards] = cores;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(program);
+        let mut command = command_in(namespace, program);
         command.args(["--main-lcore", &main.to_string(), "-l", &format!("{main},{forwards}")]);
         command.args(["-m", &options.memory_mb.to_string(), "--no-pci", "--no-telemetry"]).args(pages);
         command.arg(format!("--file-prefix={}", prefix()));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 
 /// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets
 /// itself, at the cost of most of the processor.
@@ -72,17 +72,11 @@ impl Star {
 
     /// A command in a host's namespace.
     pub(super) fn on_host(&self, host: u16, program: &str) -> Command {
-        Self::within(&self.host_name(host), program)
+        command_in(&self.host_name(host), program)
     }
 
     /// A command in the switch's namespace.
     pub(super) fn on_switch(&self, program: &str) -> Command {
-        Self::within(&self.names.name('s', 0), program)
-    }
-
-    fn within(namespace: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace, program]);
-        command
+        command_in(&self.names.name('s', 0), program)
     }
 }
