@@ -10,7 +10,7 @@ mod dpdk {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// What is used of DPDK. Everything else stays out of the bindings, and out of what readers have to know.
+    /// The functions of DPDK that are used. The bindings contain nothing else.
     const FUNCTIONS: &[&str] = &[
         "netfold_.*",
         "rte_dev_(probe|remove)",
@@ -41,11 +41,11 @@ mod dpdk {
             println!(
                 "cargo::error=the feature `dpdk` needs DPDK 22.11 or newer: on Debian, install libdpdk-dev and libclang-dev"
             );
-            println!("cargo::error=pkg-config said: {error}");
+            println!("cargo::error=pkg-config: {error}");
             return;
         }
         let flags = flags("--cflags");
-        // Debian's flags name the least processor that DPDK's headers take, which is all the shim may use, too.
+        // Debian's flags name the oldest processor that DPDK's headers support, and the shim uses the same.
         let mut shim = cc::Build::new();
         shim.file("shim/shim.c").warnings(true).extra_warnings(false);
         for flag in &flags {
@@ -73,11 +73,11 @@ mod dpdk {
         bindings = OPAQUE.iter().fold(bindings, |bindings, name| bindings.opaque_type(name));
         let file = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("bindings.rs");
         if let Err(error) = bindings.generate().map(|made| made.write_to_file(file)) {
-            println!("cargo::error=no bindings of DPDK (is libclang-dev there?): {error}");
+            println!("cargo::error=no bindings of DPDK (is libclang-dev installed?): {error}");
         }
     }
 
-    /// What `pkg-config` answers for DPDK, as words. The crate of that name leaves out flags that are neither paths nor
+    /// The output of `pkg-config` for DPDK, as words. The crate of that name leaves out flags that are neither paths nor
     /// definitions, and DPDK's headers need those.
     fn flags(kind: &str) -> Vec<String> {
         let program = std::env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());

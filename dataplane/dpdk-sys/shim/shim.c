@@ -1,4 +1,4 @@
-/* See shim.h. Each function is one call of the inline function of almost the same name, but for the log, and for what takes structures
+/* See shim.h. Each function is one call of the inline function of almost the same name, except for the log, and for functions that take structures
  * or callbacks that are easier to write here. */
 #define _GNU_SOURCE
 #include <semaphore.h>
@@ -9,7 +9,7 @@
 
 int netfold_errno(void) { return rte_errno; }
 
-/* What DPDK has logged on this thread: the newest bytes, and how many there are. DPDK flushes after every message, so a message
+/* DPDK's log of this thread: the newest bytes, and their number. DPDK flushes after every message, so a message
  * is written by the thread that says it. */
 static __thread char log_text[1024];
 static __thread size_t log_len;
@@ -18,7 +18,7 @@ static ssize_t log_write(void *cookie, const char *text, size_t len)
 {
     (void)cookie;
     const size_t all = len;
-    /* What DPDK says before it ends the process must be seen. */
+    /* DPDK's last messages before it ends the process must be visible. */
     if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
         fwrite(text, 1, len, stderr);
     if (len > sizeof log_text) {

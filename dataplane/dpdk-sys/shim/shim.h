@@ -1,4 +1,4 @@
-/* What Rust cannot call: DPDK's inline functions and macros, under names of our own. Read by bindgen, too. */
+/* DPDK's inline functions and macros, which Rust cannot call, under names of our own. Read by bindgen, too. */
 #ifndef NETFOLD_DPDK_SHIM_H
 #define NETFOLD_DPDK_SHIM_H
 
@@ -34,7 +34,7 @@ struct netfold_segment {
 /* rte_errno of this thread. */
 int netfold_errno(void);
 
-/* Has DPDK's log go to a buffer of each thread from now on; 0, or -1 when there is no memory. */
+/* Directs DPDK's log to a buffer of each thread from now on; 0, or -1 when there is no memory. */
 int netfold_log_open(void);
 /* Moves what was logged on this thread since the last call to `text`, at most `len` bytes of it, the newest; returns how many. */
 size_t netfold_log_take(char *text, size_t len);
@@ -42,7 +42,7 @@ size_t netfold_log_take(char *text, size_t len);
 uint16_t netfold_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t netfold_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 
-/* Stops and closes a port on the thread on which DPDK takes connections apart, and returns when that is done. */
+/* Stops and closes a port on the thread on which DPDK tears connections down, and returns when that is done. */
 void netfold_close_there(uint16_t port);
 
 /* `count` empty buffers, all or none; 0 or a negative error number. */
@@ -57,10 +57,10 @@ int netfold_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 uint32_t netfold_packet_len(const struct rte_mbuf *mbuf);
 void netfold_segment_of(const struct rte_mbuf *mbuf, struct netfold_segment *segment);
 
-/* One holder more for a packet, which goes home with the last. */
+/* Adds a holder to a packet, which returns to its pool with the last. */
 void netfold_hold(struct rte_mbuf *mbuf);
 
-/* Has datagrams (UDP over IPv4) to a port of that number arrive at a queue of a device that runs; NULL where the device has no such
+/* Directs datagrams (UDP over IPv4) to a port of that number to a queue of a running device; NULL where the device has no such
  * rules. */
 struct rte_flow *netfold_steer(uint16_t port, uint16_t udp_port, uint16_t queue);
 void netfold_unsteer(uint16_t port, struct rte_flow *rule);

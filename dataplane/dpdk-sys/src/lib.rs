@@ -1,7 +1,7 @@
-//! Bindings of the system's DPDK, behind the feature `dpdk`: nothing is decided here, and nothing is safe.
+//! Bindings of the system's DPDK, behind the feature `dpdk`: unsafe declarations without logic.
 //!
 //! Without the feature this crate is empty. With it, [`bindgen`](https://rust-lang.github.io/rust-bindgen/) reads DPDK's headers
-//! when the crate is built, and a list in `build.rs` says which functions it takes. DPDK's inline functions, which have no
+//! when the crate is built, and a list in `build.rs` selects the functions. DPDK's inline functions, which have no
 //! symbol to link with, are in a shim of C (`shim/`), under names that begin with `netfold_`. The safe interface is
 //! `netfold-dpdk`; the functions' meaning is in [DPDK's own reference](https://doc.dpdk.org/api-22.11/).
 

@@ -1,7 +1,7 @@
 //! Packets in DPDK's buffers (mbufs): the pool they come from, what arrived, and what is to be sent.
 //!
-//! A buffer belongs to exactly one holder: its pool, an [`Arrivals`], an [`Outbox`], a `Passing`, or a device. Only what several
-//! threads are to read has several holders, none of whom writes. A pool's memory is given back only when every buffer is home, so no holder
+//! A buffer belongs to exactly one holder: its pool, an [`Arrivals`], an [`Outbox`], a `TransferredPacket`, or a device. Only a packet that several
+//! threads read has several holders, none of which writes. A pool's memory is freed only when every buffer is back in it, so no holder
 //! needs to keep the pool alive, not even one that got a buffer from a port with another pool.
 #![expect(unsafe_code, reason = "DPDK's packets are foreign memory")]
 
@@ -37,7 +37,7 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-/// What a slot takes in a packet socket's ring for frames of this length, with what the kernel writes before them: its driver wants
+/// The size of a slot in a packet socket's ring for frames of this length, with the kernel's header before them: the driver needs
 /// slots that fill pages.
 pub(crate) fn ring_slot(frame_len_max: usize) -> usize {
     match frame_len_max + 66 {
@@ -46,7 +46,7 @@ pub(crate) fn ring_slot(frame_len_max: usize) -> usize {
     }
 }
 
-/// Pools that are done with while some of their buffers are still out, in a ring or a device.
+/// Dropped pools some of whose buffers are still held by a ring or a device.
 static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
@@ -59,14 +59,14 @@ struct Parked {
 unsafe impl Send for Parked {}
 
 impl Parked {
-    /// Frees the pool if every buffer is home; else hands it back.
+    /// Frees the pool if every buffer is back in it; else returns it.
     fn free(self) -> Option<Self> {
-        // SAFETY: the pool is alive, since nothing but this function frees one, and it takes it out of the world.
+        // SAFETY: the pool is alive, since only this function frees one, and it consumes the pool.
         if unsafe { sys::rte_mempool_avail_count(self.raw.as_ptr()) } < self.buffers {
             return Some(self);
         }
-        // SAFETY: as above; every buffer is in the pool, so nobody holds a pointer into its memory, and since no `Pool`
-        // names it any more, nobody can take one.
+        // SAFETY: as above; every buffer is in the pool, so there is no pointer into its memory, and since no `Pool`
+        // refers to it any more, none can be taken.
         unsafe { sys::rte_mempool_free(self.raw.as_ptr()) };
         None
     }
@@ -83,7 +83,7 @@ impl Pool {
         let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
         *parked = parked.drain(..).filter_map(Parked::free).collect();
         drop(parked);
-        let memory = || DpdkError::Memory { what: "packets", said: eal::said() };
+        let memory = || DpdkError::Memory { what: "packets", log: eal::take_log() };
         let name = format!("netfold-{}", MADE.fetch_add(1, Ordering::Relaxed));
         let name = CString::new(name).map_err(|_| memory())?;
         // Drivers take no buffers of less than 2 KiB, and packet sockets none of less than a slot of their rings.
@@ -101,7 +101,7 @@ impl Pool {
         self.frame_len_max
     }
 
-    /// Buffers that nobody holds.
+    /// Free buffers.
     #[must_use]
     pub fn available(&self) -> u32 {
         // SAFETY: the pool is alive.
@@ -149,12 +149,12 @@ impl<'a> Packet<'a> {
             // SAFETY: the holder owns the whole chain as long as 'a, and `next` is a buffer of it.
             unsafe { sys::netfold_segment_of(next, &mut segment) };
             next = segment.next;
-            // SAFETY: `data` and `len` describe bytes of that buffer, which nobody writes while the holder is borrowed.
+            // SAFETY: `data` and `len` describe bytes of that buffer, which are not written while the holder is borrowed.
             Some(unsafe { std::slice::from_raw_parts(segment.data, segment.len as usize) })
         })
     }
 
-    /// Its first bytes, as many as `spare` has: where they lie if that is in one piece, or copied.
+    /// Its first bytes, as many as `spare` has: borrowed if they are contiguous, or copied.
     pub(crate) fn head<'b>(self, spare: &'b mut [u8]) -> &'b [u8]
     where
         'a: 'b,
@@ -174,7 +174,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Copies the packet into one piece of memory of its length; false, and the memory is as it was or partly written, when the
-    /// buffers do not hold what they promise.
+    /// buffers hold fewer bytes than the packet's length.
     #[must_use]
     pub fn copy_to(self, memory: &mut [u8]) -> bool {
         let mut rest = memory;
@@ -187,22 +187,22 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A packet on its way from one thread to another. Goes home when dropped.
+/// A packet in transfer from one thread to another. Returns to its pool when dropped.
 #[derive(Debug)]
-pub(crate) struct Passing(NonNull<sys::rte_mbuf>);
+pub(crate) struct TransferredPacket(NonNull<sys::rte_mbuf>);
 
-// SAFETY: the packet belongs to this value, or to several that only read; DPDK's buffers may go home from any thread.
-unsafe impl Send for Passing {}
+// SAFETY: the packet belongs to this value, or to several that only read; DPDK's buffers may be freed from any thread.
+unsafe impl Send for TransferredPacket {}
 
-impl Passing {
+impl TransferredPacket {
     /// The packet.
     pub(crate) fn packet(&self) -> Packet<'_> {
         Packet { raw: self.0.as_ptr(), holder: PhantomData }
     }
 
-    /// The same packet for one reader more.
+    /// The same packet for another reader.
     pub(crate) fn again(&self) -> Self {
-        // SAFETY: the packet is alive, and from here on it has a holder more, which is the value below.
+        // SAFETY: the packet is alive, and from here on it has another holder, the value below.
         unsafe { sys::netfold_hold(self.0.as_ptr()) };
         Self(self.0)
     }
@@ -212,14 +212,14 @@ impl Passing {
     }
 }
 
-impl Drop for Passing {
+impl Drop for TransferredPacket {
     fn drop(&mut self) {
         // SAFETY: the packet belongs to this value, which is about to end.
         unsafe { sys::rte_pktmbuf_free_bulk(&mut self.0.as_ptr(), 1) };
     }
 }
 
-/// Packets that have arrived and wait to be looked at, oldest first.
+/// Packets received and not yet processed, oldest first.
 #[derive(Debug)]
 pub struct Arrivals {
     raw: [*mut sys::rte_mbuf; BURST],
@@ -227,7 +227,7 @@ pub struct Arrivals {
     len: usize,
 }
 
-// SAFETY: the buffers belong to this value alone, and DPDK's buffers may go home from any thread.
+// SAFETY: the buffers belong to this value alone, and DPDK's buffers may be freed from any thread.
 unsafe impl Send for Arrivals {}
 
 impl Default for Arrivals {
@@ -237,7 +237,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Takes what has arrived at a queue, if nothing is left here. Returns whether there is something now.
+    /// Receives from a queue, if nothing is left here. Returns whether there is something now.
     pub fn fill(&mut self, queue: &mut Queue) -> bool {
         if self.next == self.len {
             self.release();
@@ -246,14 +246,14 @@ impl Arrivals {
         self.next < self.len
     }
 
-    /// Passes everything that is here through `keep`, which returns what is to stay.
-    pub(crate) fn sort(&mut self, mut keep: impl FnMut(Passing) -> Option<Passing>) {
+    /// Passes every packet here through `keep`, which returns those that stay.
+    pub(crate) fn sort(&mut self, mut keep: impl FnMut(TransferredPacket) -> Option<TransferredPacket>) {
         let (next, len) = (self.next, self.len);
         (self.next, self.len) = (0, 0);
         for index in next..len {
             let Some(raw) = NonNull::new(self.raw[index]) else { continue };
-            // Places up to here were read before.
-            if let Some(stays) = keep(Passing(raw)) {
+            // Entries up to here were read before.
+            if let Some(stays) = keep(TransferredPacket(raw)) {
                 self.raw[self.len] = stays.into_raw();
                 self.len += 1;
             }
@@ -261,7 +261,7 @@ impl Arrivals {
     }
 
     /// Takes packets from `next`, up to a burst, if nothing is left here.
-    pub(crate) fn take(&mut self, next: impl Iterator<Item = Passing>) {
+    pub(crate) fn take(&mut self, next: impl Iterator<Item = TransferredPacket>) {
         if self.next == self.len {
             self.release();
             for packet in next.take(BURST) {
@@ -283,7 +283,7 @@ impl Arrivals {
         Some(Packet { raw: *raw, holder: PhantomData })
     }
 
-    /// Is done with the oldest packet.
+    /// Frees the oldest packet.
     pub fn pop(&mut self) {
         self.next = self.len.min(self.next + 1);
         if self.next == self.len {
@@ -291,7 +291,7 @@ impl Arrivals {
         }
     }
 
-    /// Has all buffers go home.
+    /// Frees all buffers.
     fn release(&mut self) {
         if self.len > 0 {
             // SAFETY: the first `len` pointers are buffers that belong to this value, and it forgets them.
@@ -321,7 +321,7 @@ pub struct Outbox {
     queued_max: usize,
 }
 
-// SAFETY: the buffers belong to this value alone, and DPDK's buffers may go home from any thread.
+// SAFETY: the buffers belong to this value alone, and DPDK's buffers may be freed from any thread.
 unsafe impl Send for Outbox {}
 
 impl Outbox {
@@ -344,7 +344,7 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Whether there is a place and a buffer for one more frame.
+    /// Whether there is room and a buffer for one more frame.
     #[must_use]
     pub fn has_room(&mut self) -> bool {
         if self.queued.len() == self.queued_max {
@@ -352,7 +352,7 @@ impl Outbox {
         }
         if self.empty.is_empty() {
             let mut fresh = [std::ptr::null_mut(); BURST];
-            // SAFETY: the pool is alive, and the array has as many places as buffers are asked for.
+            // SAFETY: the pool is alive, and the array has as many entries as buffers are requested.
             if unsafe { sys::netfold_alloc(self.pool.raw(), fresh.as_mut_ptr(), BURST as u32) } != 0 {
                 return false;
             }
@@ -368,7 +368,7 @@ impl Outbox {
             return None;
         }
         let (last, len) = (*self.empty.last()?, u16::try_from(len).ok()?);
-        // Callers that ask twice for the same pay once.
+        // A repeated request for the same length is free.
         let bytes = match self.lent {
             Some((bytes, same)) if same == len => bytes,
             lent => {
@@ -382,7 +382,7 @@ impl Outbox {
             }
         };
         self.lent = Some((bytes, len));
-        // SAFETY: the buffer has `len` bytes there, initialised by whoever used it last or zero from the kernel, and this value,
+        // SAFETY: the buffer has `len` bytes there, initialised by its last user or zero from the kernel, and this value,
         // which the slice borrows, alone has the buffer.
         Some(unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), usize::from(len)) })
     }
@@ -429,16 +429,16 @@ impl Outbox {
     }
 
     /// The oldest frames that are queued, up to `count` of them, for another thread to send. They have to be taken, all of them.
-    pub(crate) fn pass_on(&mut self, count: usize) -> impl Iterator<Item = Passing> + '_ {
+    pub(crate) fn pass_on(&mut self, count: usize) -> impl Iterator<Item = TransferredPacket> + '_ {
         let count = count.min(self.len());
         // `sent` is 0 between calls.
-        self.queued.drain(..count).filter_map(NonNull::new).map(Passing)
+        self.queued.drain(..count).filter_map(NonNull::new).map(TransferredPacket)
     }
 
-    /// Queues frames of another thread's, as far as there are places.
-    pub(crate) fn adopt(&mut self, others: impl Iterator<Item = Passing>) {
+    /// Queues frames of another thread, as far as there is room.
+    pub(crate) fn adopt(&mut self, others: impl Iterator<Item = TransferredPacket>) {
         let places = self.places();
-        self.queued.extend(others.take(places).map(Passing::into_raw));
+        self.queued.extend(others.take(places).map(TransferredPacket::into_raw));
     }
 
     /// Frames that can be queued.
@@ -446,7 +446,7 @@ impl Outbox {
         self.queued_max - self.queued.len()
     }
 
-    /// Has a queue send what it takes, in order. What it does not take stays.
+    /// Sends frames through a queue, in order, as many as it takes. The others stay.
     pub fn flush(&mut self, queue: &mut Queue) -> usize {
         let mut count = 0;
         while self.sent < self.queued.len() {

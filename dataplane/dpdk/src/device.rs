@@ -1,4 +1,4 @@
-//! Devices: attached while DPDK runs, and given back.
+//! Devices: attached and detached while DPDK runs.
 #![expect(unsafe_code, reason = "DPDK is a foreign library")]
 
 use std::ffi::CString;
@@ -12,18 +12,18 @@ use netfold_io::link::ARRIVALS;
 
 use crate::buffers::ring_slot;
 use crate::eal::{self, Eal};
+use crate::interface_monitor::InterfaceMonitor;
 use crate::port::HEADER_LEN;
-use crate::watch::Watch;
 use crate::{DpdkError, Spec};
 
-/// A device that DPDK has attached; given back when dropped.
+/// A device that DPDK has attached; detached when dropped.
 #[derive(Debug)]
 pub struct Device {
     id: u16,
     name: String,
     raw: NonNull<sys::rte_device>,
     eal: Eal,
-    watch: Option<Watch>,
+    watch: Option<InterfaceMonitor>,
     _rings: Option<Arc<Rings>>,
 }
 
@@ -32,11 +32,11 @@ unsafe impl Send for Device {}
 // SAFETY: as above; everything else reads.
 unsafe impl Sync for Device {}
 
-/// What a device can do.
+/// The capabilities of a device.
 pub(crate) struct Abilities {
     pub(crate) queues_max: u16,
     pub(crate) mtu: (u16, u16),
-    /// Whether the driver says how long packets may be. Those that do not carry any length.
+    /// Whether the driver reports a maximum packet length. Others carry any length.
     pub(crate) states_mtu: bool,
     pub(crate) rss: u64,
     pub(crate) rx_offloads: u64,
@@ -56,22 +56,22 @@ impl Device {
         let name = arguments.split(',').next().unwrap_or_default().to_owned();
         privileged(&name)?;
         let wrong = |why| DpdkError::Spec { spec: spec.device.clone(), why };
-        let text = CString::new(arguments.as_str()).map_err(|_| wrong("there is a zero in it"))?;
-        eal::said();
+        let text = CString::new(arguments.as_str()).map_err(|_| wrong("it contains a zero byte"))?;
+        eal::take_log();
         let alone = eal::one_at_a_time();
         // SAFETY: DPDK runs, and the string ends with a zero and is alive through the call.
         let rc = unsafe { sys::rte_dev_probe(text.as_ptr()) };
         drop(alone);
         if rc < 0 {
-            let said = eal::said();
-            // "Bad address" is DPDK's word for a name that no bus knows.
+            let log = eal::take_log();
+            // DPDK reports "Bad address" for a name that no bus knows.
             return Err(match -rc {
-                EFAULT => DpdkError::Driver { device: arguments, said },
-                _ => DpdkError::Device { device: arguments, said, source: eal::error(rc) },
+                EFAULT => DpdkError::Driver { device: arguments, log },
+                _ => DpdkError::Device { device: arguments, log, source: eal::error(rc) },
             });
         }
         let interface = arguments.split(',').find_map(|argument| argument.strip_prefix("iface="));
-        let watch = interface.filter(|_| name.starts_with("net_af_")).and_then(Watch::new);
+        let watch = interface.filter(|_| name.starts_with("net_af_")).and_then(InterfaceMonitor::new);
         let mut device = Self::named(eal, name, None)?;
         device.watch = watch;
         Ok(device)
@@ -82,11 +82,11 @@ impl Device {
         let failed = |rc, call| DpdkError::Port {
             device: name.clone(),
             call,
-            said: eal::said(),
+            log: eal::take_log(),
             source: eal::error(rc),
         };
         let text = CString::new(name.as_str())
-            .map_err(|_| DpdkError::Spec { spec: name.clone(), why: "there is a zero in it" })?;
+            .map_err(|_| DpdkError::Spec { spec: name.clone(), why: "it contains a zero byte" })?;
         let mut id = 0;
         // SAFETY: the string ends with a zero, and one number is written.
         let rc = unsafe { sys::rte_eth_dev_get_port_by_name(text.as_ptr(), &mut id) };
@@ -113,14 +113,14 @@ impl Device {
         Ok(self.abilities()?.queues_max)
     }
 
-    /// Whether the kernel deals what arrives out to all of its queues, whether they are used or not.
+    /// Whether the kernel distributes arrivals among all of its queues, used or not.
     pub(crate) fn deals_to_all(&self) -> bool {
         self.name.starts_with("net_af_packet")
     }
 
     /// Whether the interface that it depends on has been removed.
-    pub(crate) fn gone(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::gone)
+    pub(crate) fn is_removed(&self) -> bool {
+        self.watch.as_ref().is_some_and(InterfaceMonitor::gone)
     }
 
     pub(crate) fn eal(&self) -> &Eal {
@@ -133,7 +133,7 @@ impl Device {
     }
 
     pub(crate) fn failed(&self, call: &'static str, rc: i32) -> DpdkError {
-        DpdkError::Port { device: self.name.clone(), call, said: eal::said(), source: eal::error(rc) }
+        DpdkError::Port { device: self.name.clone(), call, log: eal::take_log(), source: eal::error(rc) }
     }
 
     pub(crate) fn abilities(&self) -> Result<Abilities, DpdkError> {
@@ -157,7 +157,7 @@ impl Drop for Device {
         let _alone = eal::one_at_a_time();
         // SAFETY: the device was attached and not removed; its port is closed, since a `Port` owns its device and closes first.
         unsafe { sys::rte_dev_remove(self.raw.as_ptr()) };
-        eal::said();
+        eal::take_log();
     }
 }
 
@@ -172,14 +172,14 @@ fn info(id: u16) -> Result<sys::rte_eth_dev_info, i32> {
     if rc == 0 { Ok(unsafe { info.assume_init() }) } else { Err(rc) }
 }
 
-/// Bytes of a packet socket's ring where nobody says otherwise: half of what others have, for it has two, for arrivals and for what is
-/// sent. The driver's own is a quarter of that.
+/// Default size of a packet socket's ring in bytes: half of what others have, because it has two, for arrivals and for what is
+/// sent. The driver's default is a quarter of that.
 const RING_BYTES: usize = ARRIVALS << 10;
-/// Frames of such a ring at least.
+/// Least number of frames of such a ring.
 const RING_FRAMES_MIN: usize = 512;
 
 /// The device and its arguments: virtual devices without a number get one, and packet sockets as many pairs of queues and as long
-/// frames in their rings as are asked for, and rings for what workers have under way.
+/// frames in their rings as requested, and rings for the windows of several workers.
 fn unique(spec: &Spec) -> String {
     static ATTACHED: AtomicU64 = AtomicU64::new(1000);
     let (name, rest) = spec.device.split_once(',').unwrap_or((&spec.device, ""));
@@ -207,14 +207,14 @@ fn unique(spec: &Spec) -> String {
     text
 }
 
-/// What drivers need of the kernel.
+/// The capabilities that drivers need.
 const CAPABILITIES: &[(&str, &str, u32)] = &[
     ("net_af_packet", "CAP_NET_RAW", 13),
     ("net_tap", "CAP_NET_ADMIN", 12),
     ("net_af_xdp", "CAP_NET_ADMIN", 12),
 ];
 
-/// Looks at the capabilities of this thread before a driver fails for want of one, and says so in its own way.
+/// Checks the capabilities of this thread before a driver fails for lack of one with an error of its own.
 fn privileged(name: &str) -> Result<(), DpdkError> {
     let Some((_, capability, bit)) = CAPABILITIES.iter().find(|(driver, _, _)| name.starts_with(driver))
     else {
@@ -229,7 +229,7 @@ fn privileged(name: &str) -> Result<(), DpdkError> {
     }
 }
 
-/// Rings between two devices. What is left in them goes home when both are gone.
+/// Rings between two devices. Packets left in them are freed when both are dropped.
 #[derive(Debug)]
 struct Rings(Vec<NonNull<sys::rte_ring>>);
 
@@ -242,7 +242,7 @@ impl Drop for Rings {
     fn drop(&mut self) {
         for ring in &self.0 {
             loop {
-                // SAFETY: the ring is alive, and both devices that used it are gone.
+                // SAFETY: the ring is alive, and both devices that used it are dropped.
                 let mut left = unsafe { sys::netfold_ring_take(ring.as_ptr()) };
                 if left.is_null() {
                     break;
@@ -250,7 +250,7 @@ impl Drop for Rings {
                 // SAFETY: a packet in a ring belongs to the ring, and it was just taken out.
                 unsafe { sys::rte_pktmbuf_free_bulk(&mut left, 1) };
             }
-            // SAFETY: nobody else knows the ring any more.
+            // SAFETY: nothing else refers to the ring any more.
             unsafe { sys::rte_ring_free(ring.as_ptr()) };
         }
     }
@@ -266,7 +266,7 @@ pub fn rings(eal: &Eal, len: u32) -> Result<(Device, Device), DpdkError> {
     ring_queues(eal, len, 1)
 }
 
-/// The same with several queues: what one sends by a queue, the other receives by the queue of that number.
+/// The same with several queues: what one sends through a queue, the other receives from the queue of that number.
 ///
 /// # Errors
 ///
@@ -275,7 +275,7 @@ pub fn ring_queues(eal: &Eal, len: u32, queues: u16) -> Result<(Device, Device),
     static PAIRS: AtomicU64 = AtomicU64::new(0);
     let pair = PAIRS.fetch_add(1, Ordering::Relaxed);
     let ring = |side: char, queue: u16| {
-        let memory = || DpdkError::Memory { what: "a ring", said: eal::said() };
+        let memory = || DpdkError::Memory { what: "a ring", log: eal::take_log() };
         let name = CString::new(format!("netfold-{pair}{side}{queue}")).map_err(|_| memory())?;
         let size = len.saturating_add(1).next_power_of_two();
         // A queue has one thread at each end: one producer, one consumer.
@@ -296,7 +296,7 @@ pub fn ring_queues(eal: &Eal, len: u32, queues: u16) -> Result<(Device, Device),
         let failed = |rc| DpdkError::Port {
             device: name.clone(),
             call: "rte_eth_from_rings",
-            said: eal::said(),
+            log: eal::take_log(),
             source: eal::error(rc),
         };
         let short = CString::new(short).map_err(|_| failed(-ENODEV))?;
@@ -304,7 +304,7 @@ pub fn ring_queues(eal: &Eal, len: u32, queues: u16) -> Result<(Device, Device),
         let (receive, send) = raw.split_at(usize::from(queues));
         let (receive, send) = if side == 'a' { (receive, send) } else { (send, receive) };
         let count = u32::from(queues);
-        // SAFETY: so many rings of each kind, which live as long as `rings`, of which the device has a share; names and pointers
+        // SAFETY: so many rings of each kind, which live as long as `rings`, of which the device has a reference; names and pointers
         // are copied.
         let rc = unsafe {
             sys::rte_eth_from_rings(short.as_ptr(), receive.as_ptr(), count, send.as_ptr(), count, 0)

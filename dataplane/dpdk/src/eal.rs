@@ -66,7 +66,7 @@ impl Eal {
         unsafe { sys::netfold_log_open() };
         // DPDK binds the thread that starts it to a core, so that is one that does nothing else.
         let initialised = std::thread::scope(|scope| scope.spawn(|| init(&words)).join());
-        let start = |(said, source)| DpdkError::Start { with: with.clone(), said, source };
+        let start = |(log, source)| DpdkError::Start { with: with.clone(), log, source };
         initialised
             .unwrap_or_else(|_| Err((String::new(), io::Error::other("a thread failed"))))
             .map_err(start)?;
@@ -133,7 +133,7 @@ fn init(words: &[String]) -> Result<(), (String, io::Error)> {
     // SAFETY: `argc` strings and a null pointer, alive through the call; DPDK moves the pointers about and writes to no string.
     // That DPDK is started once is what the lock on `STARTED` is for.
     let rc = unsafe { sys::rte_eal_init(words.len() as c_int, pointers.as_mut_ptr()) };
-    if rc < 0 { Err((said(), io::Error::from_raw_os_error(errno()))) } else { Ok(()) }
+    if rc < 0 { Err((take_log(), io::Error::from_raw_os_error(errno()))) } else { Ok(()) }
 }
 
 /// The first core that this process may use.
@@ -177,7 +177,7 @@ pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 /// What DPDK has said on this thread since this was last asked, the newest of it.
-pub(crate) fn said() -> String {
+pub(crate) fn take_log() -> String {
     let mut text = [0_u8; 1024];
     // SAFETY: at most `len` bytes are written to memory of that length.
     let len = unsafe { sys::netfold_log_take(text.as_mut_ptr().cast(), text.len()) };

@@ -43,12 +43,12 @@ pub enum DpdkError {
         why: &'static str,
     },
     /// DPDK does not start. Check the options against what it said.
-    #[error("DPDK does not start with '{with}'{}", Said(said))]
+    #[error("DPDK does not start with '{with}'{}", LogSuffix(log))]
     Start {
         /// The options.
         with: String,
         /// What DPDK wrote to its log.
-        said: String,
+        log: String,
         /// Its error number.
         #[source]
         source: io::Error,
@@ -67,21 +67,21 @@ pub enum DpdkError {
     #[error(
         "no driver of DPDK takes '{device}'; `dpdk-devbind.py --status` lists cards, and virtual devices are called \
          net_af_packet0, net_tap0, net_memif0 or net_ring0{}",
-        Said(said)
+        LogSuffix(log)
     )]
     Driver {
         /// The device.
         device: String,
         /// What DPDK wrote to its log.
-        said: String,
+        log: String,
     },
     /// The driver cannot use the device. What DPDK said tells why.
-    #[error("DPDK cannot attach '{device}'{}", Said(said))]
+    #[error("DPDK cannot attach '{device}'{}", LogSuffix(log))]
     Device {
         /// The device and its arguments.
         device: String,
         /// What DPDK wrote to its log.
-        said: String,
+        log: String,
         /// Its error number.
         #[source]
         source: io::Error,
@@ -121,25 +121,25 @@ pub enum DpdkError {
         max: u16,
     },
     /// A call on the device failed.
-    #[error("{call} failed on {device}{}", Said(said))]
+    #[error("{call} failed on {device}{}", LogSuffix(log))]
     Port {
         /// The device.
         device: String,
         /// DPDK's function.
         call: &'static str,
         /// What DPDK wrote to its log.
-        said: String,
+        log: String,
         /// Its error number.
         #[source]
         source: io::Error,
     },
     /// DPDK has no memory left for packets. Give it more with `-m`, in MB, or open fewer devices.
-    #[error("DPDK has no memory for {what}; give it more with `-m <MB>`{}", Said(said))]
+    #[error("DPDK has no memory for {what}; give it more with `-m <MB>`{}", LogSuffix(log))]
     Memory {
         /// What the memory was for.
         what: &'static str,
         /// What DPDK wrote to its log.
-        said: String,
+        log: String,
     },
     /// What lies above the device failed.
     #[error(transparent)]
@@ -159,14 +159,14 @@ impl From<DpdkError> for IoError {
     }
 }
 
-/// What DPDK said, in one line, or nothing.
-struct Said<'a>(&'a str);
+/// What DPDK log, in one line, or nothing.
+struct LogSuffix<'a>(&'a str);
 
-impl std::fmt::Display for Said<'_> {
+impl std::fmt::Display for LogSuffix<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut lines = self.0.lines().map(str::trim).filter(|line| !line.is_empty());
         if let Some(first) = lines.next() {
-            write!(f, "; DPDK said: {first}")?;
+            write!(f, "; DPDK log: {first}")?;
         }
         lines.try_for_each(|line| write!(f, "; {line}"))
     }
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_fits_a_line() {
-        let error = DpdkError::Driver { device: "net_x0".into(), said: "EAL: one\n\nEAL: two \n".into() };
-        assert!(error.to_string().ends_with("net_ring0; DPDK said: EAL: one; EAL: two"), "{error}");
-        let error = DpdkError::Memory { what: "packets", said: String::new() };
+    fn the_log_fits_on_a_line() {
+        let error = DpdkError::Driver { device: "net_x0".into(), log: "EAL: one\n\nEAL: two \n".into() };
+        assert!(error.to_string().ends_with("net_ring0; DPDK log: EAL: one; EAL: two"), "{error}");
+        let error = DpdkError::Memory { what: "packets", log: String::new() };
         assert!(error.to_string().ends_with("`-m <MB>`"), "{error}");
     }
 }

@@ -10,52 +10,52 @@ use netfold_io::link::{Link, LinkProperties};
 use netfold_io::{IoCounters, IoError, PortId, RxBatch};
 use rustix::event::epoll;
 
-use crate::bell::Bell;
 use crate::buffers::BURST;
+use crate::dispatch::Dispatcher;
 use crate::eal::Eal;
+use crate::event_waker::EventWaker;
 use crate::port::HEADER_LEN;
-use crate::share::Share;
 use crate::spec::QUEUES_MAX;
 use crate::{Arrivals, Device, DpdkError, Outbox, Port, PortConfig, Queue, Spec};
 
 /// Frames that are queued at most before they are sent.
 const QUEUED_MAX: usize = 256;
-/// How long `wait` looks at the queue again and again before it sleeps.
+/// How long `wait` polls the queue before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
-/// Calls of `receive` in vain after which somebody who never sleeps is told that the interface is gone.
+/// Empty calls of `receive` after which a thread that never sleeps checks whether the interface was removed.
 const IDLE_MAX: u32 = 4096;
-/// The longest sleep of a thread that only others wake.
+/// The longest sleep of a thread that only other threads wake.
 const LOOK: Duration = Duration::from_millis(100);
-/// Sleeps between two looks at a device without interrupts: the first, doubled each time up to the last.
+/// Sleeps between two polls of a device without interrupts: the first, doubled each time up to the last.
 const NAP_MIN: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_micros(500);
 
 /// Queues of a DPDK port, for one thread. Frames are copied out of DPDK's buffers and into them, once each.
 ///
-/// It receives by all of its queues and sends by the first. Links that [share](Self::share) a port may have none, and are served by the
+/// It receives from all of its queues and sends through the first. Links that [share](Self::share) a port may have none, and are served by the
 /// others.
 ///
-/// In [`IoCounters`] the calls of the system are those that the driver is known to make: one each time that frames are sent for
+/// In [`IoCounters`] the system calls are those that the driver is known to make: one each time that frames are sent for
 /// `net_af_packet`, one for each frame for `net_tap`, none for all others.
 #[derive(Debug)]
 pub struct Dpdk {
     port: Arc<Port>,
     queues: Vec<Queue>,
-    share: Option<Share>,
-    /// The queue or lane that is looked at first.
+    share: Option<Dispatcher>,
+    /// The queue or lane that is polled first.
     next: usize,
     arrivals: Arrivals,
-    /// Whether those came by another thread's queue.
+    /// Whether those were transferred from another thread.
     crossed: bool,
-    /// Whether something was handed over since `wait` last looked.
+    /// Whether something was transferred since the last `wait`.
     dealt: bool,
     outbox: Outbox,
-    bell: Arc<Bell>,
+    waker: Arc<EventWaker>,
     /// Readable when one of several queues has something.
     interrupts: Option<OwnedFd>,
-    /// Whether the interface below is gone.
-    gone: bool,
-    /// Calls of `receive` in a row that found nothing.
+    /// Whether the interface was removed.
+    interface_removed: bool,
+    /// Consecutive empty calls of `receive`.
     idle: u32,
     /// Whether a frame found no room since the last `wait`.
     refused: bool,
@@ -64,7 +64,7 @@ pub struct Dpdk {
     counters: IoCounters,
 }
 
-/// When a driver calls the system.
+/// When a driver makes system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SystemCalls {
     Never,
@@ -83,7 +83,7 @@ impl Dpdk {
         start(&spec, 1)?.into_iter().map(Self::new).collect()
     }
 
-    /// The same for so many threads, a link each, that are told apart by their ports at `address`: see [`share`](Self::share). Unless the spec
+    /// The same for `threads` threads, a link each, that are distinguished by their ports at `address`: see [`share`](Self::share). Unless the spec
     /// says how many, the device has a queue for each thread, or as many as it can.
     ///
     /// # Errors
@@ -99,42 +99,45 @@ impl Dpdk {
     ///
     /// # Errors
     ///
-    /// [`DpdkError::Io`] when there is no event descriptor to be had.
+    /// [`DpdkError::Io`] when no event descriptor can be created.
     pub fn new(queue: Queue) -> Result<Self, DpdkError> {
-        Self::of(Arc::clone(queue.port()), vec![queue], None, Arc::new(Bell::new()?))
+        Self::of(Arc::clone(queue.port()), vec![queue], None, Arc::new(EventWaker::new()?))
     }
 
-    /// Deals the queues of one port out to so many threads in turn, a link each. A link has the datagrams to the UDP port that it
-    /// [hears](Link::hear_port) at `address`, by whichever queue they arrive, and ARP; the first has pings, too. A device with rules is
-    /// asked to put each thread's datagrams into its own queue; what arrives elsewhere the thread that finds it hands over. A thread
-    /// beyond the queues has what others find, and sends by them. So all have to be driven.
+    /// Distributes the queues of one port among `threads` threads in turn, a link each. A link gets the datagrams to the UDP port that it
+    /// [claims](Link::hear_port) at `address`, from whichever queue they arrive at, and ARP; the first gets pings, too. A device that supports rules is
+    /// asked to put each thread's datagrams into its own queue; the others are transferred by the thread that receives them. A thread
+    /// without a queue gets its packets from the others, and sends through them. So all links have to be polled.
     ///
     /// # Errors
     ///
-    /// [`DpdkError::Threads`] for no thread, more than 64, or no queue; [`DpdkError::Io`] when there is no event descriptor to be had.
+    /// [`DpdkError::Threads`] for no thread, more than 64, or no queue; [`DpdkError::Io`] when no event descriptor can be created.
     pub fn share(queues: Vec<Queue>, threads: usize, address: Ipv4Addr) -> Result<Vec<Self>, DpdkError> {
         let port = queues.first().map(|queue| Arc::clone(queue.port()));
         let Some(port) = port.filter(|_| (1..=usize::from(QUEUES_MAX)).contains(&threads)) else {
             return Err(DpdkError::Threads { device: "the port".into(), asked: threads, max: QUEUES_MAX });
         };
         if threads == 1 {
-            return Ok(vec![Self::of(port, queues, None, Arc::new(Bell::new()?))?]);
+            return Ok(vec![Self::of(port, queues, None, Arc::new(EventWaker::new()?))?]);
         }
-        let bells = (0..threads).map(|_| Ok(Arc::new(Bell::new()?))).collect::<Result<Vec<_>, IoError>>()?;
-        let shares = Share::among(&bells, queues.len().min(threads), address);
+        let wakers =
+            (0..threads).map(|_| Ok(Arc::new(EventWaker::new()?))).collect::<Result<Vec<_>, IoError>>()?;
+        let shares = Dispatcher::among(&wakers, queues.len().min(threads), address);
         let mut own: Vec<Vec<Queue>> = (0..threads).map(|_| Vec::new()).collect();
         for (index, queue) in queues.into_iter().enumerate() {
             own[index % threads].push(queue);
         }
-        let links = own.into_iter().zip(shares).zip(bells);
-        links.map(|((queues, share), bell)| Self::of(Arc::clone(&port), queues, Some(share), bell)).collect()
+        let links = own.into_iter().zip(shares).zip(wakers);
+        links
+            .map(|((queues, share), waker)| Self::of(Arc::clone(&port), queues, Some(share), waker))
+            .collect()
     }
 
     fn of(
         port: Arc<Port>,
         queues: Vec<Queue>,
-        share: Option<Share>,
-        bell: Arc<Bell>,
+        share: Option<Dispatcher>,
+        waker: Arc<EventWaker>,
     ) -> Result<Self, DpdkError> {
         let frame_len_max = usize::from(port.mtu()) + HEADER_LEN;
         let calls = match port.driver() {
@@ -152,9 +155,9 @@ impl Dpdk {
             arrivals: Arrivals::default(),
             crossed: false,
             dealt: false,
-            bell,
+            waker,
             interrupts,
-            gone: false,
+            interface_removed: false,
             idle: 0,
             refused: false,
             frame_len_max,
@@ -175,11 +178,11 @@ impl Dpdk {
         &self.queues
     }
 
-    /// Takes a burst from the next queue or lane that has something for this thread, if nothing is left here. What others are to have is handed
-    /// over. Whether there is something now.
+    /// Takes a burst from the next queue or lane that has something for this thread, if nothing is left here. Other threads' packets are
+    /// transferred. Returns whether there is something now.
     fn fill(&mut self) -> bool {
         let own = self.queues.len();
-        let count = own + self.share.as_ref().map_or(0, |share| share.takers.len());
+        let count = own + self.share.as_ref().map_or(0, |share| share.consumers.len());
         let mut index = self.next;
         for _ in 0..count {
             if self.arrivals.first().is_some() {
@@ -189,17 +192,17 @@ impl Dpdk {
             match (self.queues.get_mut(index), &mut self.share) {
                 (Some(queue), share) => {
                     if !self.arrivals.fill(queue) {
-                        // Nothing has come.
+                        // Nothing was received.
                     } else {
                         if self.calls == SystemCalls::PerFrame {
                             self.counters.rx_calls += self.arrivals.len() as u64;
                         }
                         if let Some(share) = share {
-                            self.dealt |= share.deal(&mut self.arrivals);
+                            self.dealt |= share.dispatch(&mut self.arrivals);
                         }
                     }
                 }
-                (None, Some(share)) => share.takers[index - own].take(&mut self.arrivals),
+                (None, Some(share)) => share.consumers[index - own].take(&mut self.arrivals),
                 (None, None) => {}
             }
             index = if index + 1 < count { index + 1 } else { 0 };
@@ -208,7 +211,7 @@ impl Dpdk {
         self.arrivals.first().is_some()
     }
 
-    /// Whether something has arrived, or there is room that was missed before. What is queued still is offered again.
+    /// Whether something has arrived, or there is room that was lacking before. Frames that are still queued are offered again.
     fn ready(&mut self) -> bool {
         self.send();
         if self.fill() {
@@ -219,30 +222,30 @@ impl Dpdk {
         room
     }
 
-    /// Whether there is a place and a buffer for one more frame, and who sends it will have a place, too.
+    /// Whether there is room and a buffer for one more frame, also at the thread that sends it.
     fn has_room(&mut self) -> bool {
         let queued = self.outbox.len();
-        let passes = self.share.as_ref().and_then(Share::passes).is_none_or(|places| queued < places);
+        let passes = self.share.as_ref().and_then(Dispatcher::passes).is_none_or(|places| queued < places);
         passes && self.outbox.has_room()
     }
 
-    /// An error once the interface below is gone. Nothing else tells.
+    /// An error once the interface was removed, which the driver does not report.
     fn look(&mut self) -> Result<(), IoError> {
-        self.gone = self.gone || self.port.device().gone();
-        let source = || std::io::Error::new(std::io::ErrorKind::NotFound, "the interface is gone");
-        if self.gone { Err(IoError::Os { call: "dpdk", source: source() }) } else { Ok(()) }
+        self.interface_removed = self.interface_removed || self.port.device().is_removed();
+        let source = || std::io::Error::new(std::io::ErrorKind::NotFound, "the interface was removed");
+        if self.interface_removed { Err(IoError::Os { call: "dpdk", source: source() }) } else { Ok(()) }
     }
 
-    /// Asks all queues to tell of the next arrival; false where they do not. A thread without queues is told by others.
+    /// Arms the interrupts of all queues; false where there are none. A thread without queues is woken by others.
     fn arm(&mut self) -> bool {
         self.queues.iter_mut().all(Queue::arm)
     }
 
-    /// Sleeps once, for `left` at most where something tells of arrivals and nothing else is waited for, else for `nap`. True
+    /// Sleeps once, for at most `left` where arrivals are signalled and nothing else is awaited, else for `nap`. True
     /// when the waker fired.
     fn sleep(&mut self, left: Duration, nap: Duration) -> Result<bool, IoError> {
         let armed = self.outbox.is_empty() && !self.refused && self.arm();
-        // What arrived before that is not told any more.
+        // Arrivals before that are not signalled any more.
         let woken = armed && (self.fill() || self.dealt);
         let mut rang = Ok(false);
         if !woken {
@@ -253,10 +256,10 @@ impl Dpdk {
                 _ => self.interrupts.as_ref().map(AsFd::as_fd),
             };
             rang = match armed {
-                // Somebody has to notice that the interface goes.
-                true if self.queues.is_empty() => self.bell.sleep(left.min(LOOK), None),
-                true => self.bell.sleep(left, told),
-                false => self.bell.sleep(nap, None),
+                // The removal of the interface has to be detected here.
+                true if self.queues.is_empty() => self.waker.sleep(left.min(LOOK), None),
+                true => self.waker.sleep(left, told),
+                false => self.waker.sleep(nap, None),
             };
         }
         if armed {
@@ -265,7 +268,7 @@ impl Dpdk {
         rang
     }
 
-    /// Sends what is queued, here and by those who send by this thread's queue, or has another thread send it.
+    /// Sends what is queued, here and by threads that send through this one, or transfers it to the thread that sends it.
     fn send(&mut self) {
         if let Some(share) = &mut self.share {
             if share.sends_by_another(&mut self.outbox) {
@@ -283,14 +286,14 @@ impl Dpdk {
     }
 }
 
-/// Starts a device for so many threads: as many queues as the spec says, or one for each thread if it has them.
+/// Starts a device for `threads` threads: with the spec's number of queues, or one for each thread if it has them.
 fn start(spec: &Spec, threads: u16) -> Result<Vec<Queue>, DpdkError> {
     let eal = Eal::start(&spec.options, !spec.name().starts_with("net_"))?;
     let wanted = spec.queues.unwrap_or(threads);
     let device = Device::attach(&eal, &Spec { queues: Some(wanted), ..spec.clone() })?;
     let max = device.queues_max()?;
     let queues = match spec.queues {
-        // What nobody reads would be lost.
+        // Packets in queues without a reader would be lost.
         _ if device.deals_to_all() && wanted < max => max,
         None => wanted.min(max),
         Some(queues) => queues,
@@ -320,7 +323,7 @@ impl Link for Dpdk {
     }
 
     fn hear_port(&mut self, port: u16) -> Result<(), IoError> {
-        self.share.as_mut().map_or(Ok(()), |share| share.hear(port, self.queues.first()))
+        self.share.as_mut().map_or(Ok(()), |share| share.claim_port(port, self.queues.first()))
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
@@ -337,7 +340,7 @@ impl Link for Dpdk {
                 } else {
                     let Some(memory) = batch.spare(len) else { return Ok(batch.len()) };
                     if packet.copy_to(memory) {
-                        // ARP is not its thread's alone.
+                        // ARP does not belong to one thread.
                         let crossed = self.crossed && memory.get(12..14) != Some(&[8, 6]);
                         self.counters.rx_crossed += u64::from(crossed);
                         batch.commit(PortId(0), len, 0);
@@ -352,7 +355,7 @@ impl Link for Dpdk {
             }
         }
         self.idle = if batch.is_empty() { self.idle + 1 } else { 0 };
-        if self.gone || self.idle == IDLE_MAX {
+        if self.interface_removed || self.idle == IDLE_MAX {
             self.idle = 0;
             self.look()?;
         }
@@ -380,7 +383,7 @@ impl Link for Dpdk {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, IoError> {
-        if self.bell.take() || self.ready() {
+        if self.waker.take() || self.ready() {
             return Ok(true);
         }
         if timeout.is_zero() {
@@ -394,7 +397,7 @@ impl Link for Dpdk {
                 return Ok(false);
             }
             if std::mem::take(&mut self.dealt) {
-                // Others are under load, and by this queue.
+                // Other threads are under load, and use this queue.
                 (busy, nap) = (now, NAP_MIN);
             }
             if now - busy < SPIN {
@@ -406,20 +409,20 @@ impl Link for Dpdk {
                 }
                 nap = (2 * nap).min(NAP_MAX);
             }
-            if self.bell.take() || self.ready() {
+            if self.waker.take() || self.ready() {
                 return Ok(true);
             }
         }
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.bell))
+        Waker::from(Arc::clone(&self.waker))
     }
 
     fn counters(&self) -> IoCounters {
         let mut counters = self.counters;
-        counters.rx_dropped = self.share.as_ref().map_or(0, Share::dropped);
-        // Of several links of a port one says what the device has counted.
+        counters.rx_dropped = self.share.as_ref().map_or(0, Dispatcher::dropped);
+        // Of several links of a port one reports the device's counters.
         if self.queues.first().is_some_and(|queue| queue.index() == 0) {
             let stats = self.port.stats();
             counters.tx_failed = stats.tx_errors;

@@ -1,27 +1,27 @@
-//! From words to packet I/O.
+//! From device specs to packet I/O.
 
 use netfold_io::spec::{IoSpec, OpenOptions};
 use netfold_io::{Cores, IoError, PacketIo};
 
 use crate::{DpdkError, Spec};
 
-/// Opens what stands behind `--io`, DPDK's devices included: DPDK is started if it does not run, the device is attached and started,
-/// and Ethernet, ARP, IPv4 and UDP are spoken on its queues. All other kinds are [`netfold_io::spec::open`]'s.
+/// Opens the packet I/O of `--io`, DPDK's devices included: DPDK is started if it does not run, the device is attached and started,
+/// and Ethernet, ARP, IPv4 and UDP run on its queues. All other kinds are [`netfold_io::spec::open`]'s.
 ///
 /// Interfaces of the kernel are looked up in the network namespace of the calling thread.
 ///
 /// # Errors
 ///
-/// [`DpdkError`]; [`DpdkError::NotBuilt`] for a device of DPDK without the feature `dpdk`; [`DpdkError::Spec`] for words that make no
-/// sense.
+/// [`DpdkError`]; [`DpdkError::NotBuilt`] for a device of DPDK without the feature `dpdk`; [`DpdkError::Spec`] for a malformed
+/// spec.
 pub fn open(spec: &IoSpec, opening: &OpenOptions) -> Result<Box<dyn PacketIo>, DpdkError> {
     let IoSpec::Dpdk(words) = spec else { return Ok(netfold_io::spec::open(spec, opening)?) };
     let mut opened = device(&words.parse()?, std::slice::from_ref(opening))?;
-    opened.pop().ok_or(DpdkError::Io(IoError::Unsupported("a device for nobody")))
+    opened.pop().ok_or(DpdkError::Io(IoError::Unsupported("a device without a thread")))
 }
 
-/// Opens what several packet threads have, one each, as [`netfold_io::spec::open_threads`] does. A device of DPDK is shared:
-/// each thread has the datagrams to its own port, by whichever queue they arrive.
+/// Opens packet I/O for several packet threads, one each, as [`netfold_io::spec::open_threads`] does. A device of DPDK is shared:
+/// each thread gets the datagrams to its own port, from whichever queue they arrive at.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ fn device(spec: &Spec, openings: &[OpenOptions]) -> Result<Vec<Box<dyn PacketIo>
     .collect()
 }
 
-/// Where we are on the device: the address that its words say, or else the program's local one.
+/// Our address on the device: the spec's, or else the program's local one.
 #[cfg(feature = "dpdk")]
 fn config(
     spec: &Spec,
@@ -72,7 +72,7 @@ fn config(
         IpAddr::V4(ip) if !ip.is_unspecified() && !ip.is_loopback() => Some(ip),
         _ => None,
     };
-    let problem = "no packet of DPDK's comes from there; name an address behind the device by address=IP";
+    let problem = "DPDK sends no packet from there; set the device's address with address=IP";
     let ip = spec.address.or(local).ok_or(IoError::Address { address: opening.local, problem })?;
     let usual = EthernetConfig::new(SocketAddrV4::new(ip, opening.local.port()));
     Ok(EthernetConfig {

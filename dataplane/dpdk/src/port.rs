@@ -9,13 +9,13 @@ use std::sync::Arc;
 use netfold_dpdk_sys as sys;
 
 use crate::device::{Abilities, Device};
-use crate::share::PASSING;
+use crate::dispatch::TRANSFERS_MAX;
 use crate::{DpdkError, Outbox, Pool, eal};
 
 /// Bytes of an Ethernet header.
 pub(crate) const HEADER_LEN: usize = 14;
 
-/// How a port is run.
+/// The configuration of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortConfig {
     /// Bytes of a packet without its Ethernet header; `None` for what the device has now.
@@ -24,7 +24,7 @@ pub struct PortConfig {
     pub queues: u16,
     /// Frames that fit a queue in each direction; the device may make it more or less.
     pub descriptors: u16,
-    /// Threads that share the port ([`Dpdk::share`](crate::Dpdk::share)), which takes memory for what passes between them.
+    /// Threads that share the port ([`Dpdk::share`](crate::Dpdk::share)), which takes memory for packets in transfer.
     pub threads: u16,
 }
 
@@ -35,23 +35,23 @@ impl Default for PortConfig {
 }
 
 impl PortConfig {
-    /// Buffers that there have to be, so that no queue, thread or lane takes another's.
+    /// The number of buffers needed, so that no queue, thread or lane can exhaust another's.
     fn buffers(&self) -> u32 {
-        // What both directions of a queue can hold, what a thread keeps and has on its way, and what others have for it.
+        // The capacity of both directions of a queue, a thread's cache and frames to send, and packets in transfer to it.
         let (queues, threads) = (u32::from(self.queues), u32::from(self.threads.max(self.queues)));
-        let passing = if self.threads > 1 { u32::from(self.threads) * PASSING } else { 0 };
+        let passing = if self.threads > 1 { u32::from(self.threads) * TRANSFERS_MAX } else { 0 };
         queues * 2 * u32::from(self.descriptors) + threads * 1024 + passing
     }
 }
 
-/// What decides which queue a packet arrives at.
+/// How the device chooses the queue of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steering {
     /// There is one queue.
     One,
     /// The device's hash over addresses and UDP ports (RSS): one source port, one queue.
     Hash,
-    /// The device's own way, which it does not tell.
+    /// The device's own rule, which it does not report.
     Device,
 }
 
@@ -64,16 +64,16 @@ pub struct LinkState {
     pub speed_mbps: u32,
 }
 
-/// What a port has counted since it was started.
+/// The counters of a port since it was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.
     pub rx_packets: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Packets that arrived and found no room in a queue.
+    /// Packets dropped because a receive queue was full.
     pub rx_missed: u64,
-    /// Packets that arrived broken.
+    /// Packets received with errors.
     pub rx_errors: u64,
     /// Packets for which there was no buffer.
     pub rx_no_buffer: u64,
@@ -130,7 +130,7 @@ impl Port {
         }
         let frame_len_max = usize::from(mtu) + HEADER_LEN;
         let pool = Pool::new(device.eal(), config.buffers(), frame_len_max)?;
-        // Cards have a colon in their address. The virtual drivers without interrupts take it ill to be configured twice.
+        // Cards have a colon in their address. Virtual drivers without interrupts must not be configured twice.
         let interrupts = device.name().contains(':') || abilities.driver == "net_tap";
         let id = device.id();
         let mut port = Self {
@@ -145,7 +145,7 @@ impl Port {
         };
         let started = port.bring_up(config, &abilities);
         if port.interrupts && started.is_err() {
-            // Only a try tells whether a card's driver has interrupts.
+            // Only an attempt shows whether a card's driver supports interrupts.
             port.interrupts = false;
             port.bring_up(config, &abilities)?;
         } else {
@@ -235,7 +235,7 @@ impl Port {
         self.mtu
     }
 
-    /// What decides which queue a packet arrives at.
+    /// How the device chooses the queue of an arriving packet.
     #[must_use]
     pub fn steering(&self) -> Steering {
         self.steering
@@ -258,7 +258,7 @@ impl Port {
         LinkState { up: link.link_status() != 0, speed_mbps: link.link_speed }
     }
 
-    /// What it has counted.
+    /// Its counters.
     #[must_use]
     pub fn stats(&self) -> PortStats {
         let mut stats = MaybeUninit::<sys::rte_eth_stats>::zeroed();
@@ -277,7 +277,7 @@ impl Port {
     }
 }
 
-/// A rule of the device: datagrams to a port arrive at one queue. Gone when dropped, and with the process, as the device is ours.
+/// A rule of the device: datagrams to a port arrive at one queue. Removed when dropped, and with the process.
 #[derive(Debug)]
 pub(crate) struct Rule {
     raw: NonNull<sys::rte_flow>,
@@ -288,12 +288,12 @@ pub(crate) struct Rule {
 unsafe impl Send for Rule {}
 
 impl Rule {
-    /// Has datagrams to a UDP port arrive at `queue` from now on, where the device can do that.
+    /// Directs datagrams to a UDP port to `queue` from now on, where the device supports that.
     pub(crate) fn new(queue: &Queue, udp_port: u16) -> Option<Self> {
         let port = Arc::clone(&queue.port);
         // SAFETY: the port runs and has this queue; the structures that name the rule are copied.
         let raw = NonNull::new(unsafe { sys::netfold_steer(port.device.id(), udp_port, queue.index) });
-        eal::said();
+        eal::take_log();
         raw.map(|raw| Self { raw, port })
     }
 }
@@ -302,7 +302,7 @@ impl Drop for Rule {
     fn drop(&mut self) {
         // SAFETY: the rule is this value's, and its port, which it keeps, runs.
         unsafe { sys::netfold_unsteer(self.port.device.id(), self.raw.as_ptr()) };
-        eal::said();
+        eal::take_log();
     }
 }
 
@@ -320,21 +320,21 @@ impl Drop for Port {
     fn drop(&mut self) {
         let _alone = eal::one_at_a_time();
         if self.driver == "net_memif" {
-            // When the other end goes, the driver takes this one apart on a thread of DPDK's, and does not expect it to be closed meanwhile.
+            // When the other end disconnects, the driver tears this one down on a thread of DPDK's, and must not see it closed meanwhile.
             // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
             unsafe { sys::netfold_close_there(self.device.id()) };
-            eal::said();
+            eal::take_log();
             return;
         }
         // SAFETY: the port is this value's; no queue of it is left, since each keeps its port.
         unsafe { sys::rte_eth_dev_stop(self.device.id()) };
         // SAFETY: as above, and stopped.
         unsafe { sys::rte_eth_dev_close(self.device.id()) };
-        eal::said();
+        eal::take_log();
     }
 }
 
-/// One queue of a port, in each direction. There is one such value for each, and whoever has it alone uses the queue.
+/// One queue of a port, in each direction. There is one such value for each, and only its owner uses the queue.
 #[derive(Debug)]
 pub struct Queue {
     port: Arc<Port>,
@@ -360,23 +360,23 @@ impl Queue {
         Outbox::new(Arc::clone(&self.port.pool), queued_max)
     }
 
-    /// Puts what has arrived at the beginning of `buffers`, and returns how many that are. They are the caller's.
+    /// Writes received packets to the front of `buffers`, and returns their number. The caller owns them.
     pub(crate) fn receive(&mut self, buffers: &mut [*mut sys::rte_mbuf]) -> usize {
         eal::register_thread();
         let (id, count) = (self.port.device.id(), buffers.len().min(usize::from(u16::MAX)) as u16);
-        // SAFETY: the port runs and has this queue, which nobody else uses; at most `count` pointers are written.
+        // SAFETY: the port runs and has this queue, which nothing else uses; at most `count` pointers are written.
         usize::from(unsafe { sys::netfold_rx_burst(id, self.index, buffers.as_mut_ptr(), count) })
     }
 
-    /// Sends packets, which the caller owns, and returns how many were taken. Those are the caller's no more.
+    /// Sends packets, which the caller owns, and returns how many were taken. The caller no longer owns those.
     pub(crate) fn send(&mut self, buffers: &mut [*mut sys::rte_mbuf]) -> usize {
         eal::register_thread();
         let (id, count) = (self.port.device.id(), buffers.len().min(usize::from(u16::MAX)) as u16);
-        // SAFETY: the port runs and has this queue, which nobody else uses; `count` pointers to packets are read.
+        // SAFETY: the port runs and has this queue, which nothing else uses; `count` pointers to packets are read.
         usize::from(unsafe { sys::netfold_tx_burst(id, self.index, buffers.as_mut_ptr(), count) })
     }
 
-    /// Asks for an interrupt at the next arrival; false where the device has none.
+    /// Requests an interrupt at the next arrival; false where the device has none.
     pub(crate) fn arm(&mut self) -> bool {
         if self.port.interrupts {
             // SAFETY: no pointer. Devices whose descriptor is always armed have no such function, which is no error here.
@@ -390,7 +390,7 @@ impl Queue {
         self.port.interrupt(self.index)
     }
 
-    /// Asks for no more interrupts, and forgets one that came.
+    /// Disables interrupts, and clears a pending one.
     pub(crate) fn disarm(&mut self) {
         // SAFETY: as in `arm`.
         unsafe { sys::rte_eth_dev_rx_intr_disable(self.port.device.id(), self.index) };

@@ -1,11 +1,11 @@
-//! A device and how to run it, in words.
+//! Specs: a device and its settings, as text.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use crate::DpdkError;
 
-/// Where DPDK's memory comes from.
+/// The source of DPDK's memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Huge {
     /// Hugepages where enough are free, else ordinary pages.
@@ -24,7 +24,7 @@ pub struct Options {
     pub huge: Huge,
     /// Memory in MB (`-m`).
     pub memory_mb: u64,
-    /// Options of DPDK's environment layer (EAL) as it takes them, beyond those that every process here has.
+    /// Options of DPDK's environment layer (EAL), in addition to those that this program sets.
     pub more: Vec<String>,
 }
 
@@ -34,10 +34,10 @@ impl Default for Options {
     }
 }
 
-/// Queues that a device may be run with, and threads that may share it.
+/// Most queues of a device, and most threads that share it.
 pub(crate) const QUEUES_MAX: u16 = 64;
 
-/// A device and how to run it.
+/// A device and its settings.
 ///
 /// ```text
 /// net_af_packet0,iface=veth0                    a packet socket of the kernel
@@ -46,7 +46,7 @@ pub(crate) const QUEUES_MAX: u16 = 64;
 /// ```
 ///
 /// The first word is the device with its arguments, as DPDK writes them (`<driver><number>[,<key>=<value>..]` or a PCI
-/// address). `mtu=<bytes>` and `queues=<number>` are how it is run, `address=<ip>`, `prefix=<bits>` and `gateway=<ip>` how it is addressed, `-m <MB>`, `--no-huge` and `--in-memory` where memory comes from
+/// address). `mtu=<bytes>` and `queues=<number>` configure it, `address=<ip>`, `prefix=<bits>` and `gateway=<ip>` are its addresses, `-m <MB>`, `--no-huge` and `--in-memory` the source of its memory
 /// ([`Huge`]), and everything else that begins with `-` goes to DPDK's environment layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
@@ -58,15 +58,15 @@ pub struct Spec {
     pub queues: Option<u16>,
     /// Our own address on it, where it is not the program's local one.
     pub address: Option<Ipv4Addr>,
-    /// Bits of the network, 24 where it is not said.
+    /// Prefix length of the network; 24 by default.
     pub prefix_len: Option<u8>,
-    /// The way to peers outside the network.
+    /// The gateway to peers outside the network.
     pub gateway: Option<Ipv4Addr>,
-    /// How DPDK starts, if it has not yet.
+    /// How DPDK starts, if it does not run yet.
     pub options: Options,
 }
 
-/// What every process here decides for itself, or what would leave something behind.
+/// Options that this program sets itself, or that would leave files behind.
 const REFUSED: &[&str] =
     &["--proc-type", "--vdev", "--telemetry", "--no-shconf", "--log-level", "--syslog", "-h", "--help"];
 
@@ -76,7 +76,7 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self, DpdkError> {
         let wrong = |why| DpdkError::Spec { spec: text.into(), why };
         let mut words = text.split_whitespace();
-        let device = words.next().ok_or_else(|| wrong("nothing is there"))?;
+        let device = words.next().ok_or_else(|| wrong("the spec is empty"))?;
         if device.starts_with(['-', ',']) || device.contains('\0') {
             return Err(wrong("the first word is the device"));
         }
@@ -95,7 +95,7 @@ impl FromStr for Spec {
             } else if word == "--in-memory" {
                 options.huge = Huge::Always;
             } else if REFUSED.iter().any(|refused| word.split('=').next() == Some(refused)) {
-                return Err(wrong("that option of DPDK is decided by this program"));
+                return Err(wrong("that option of DPDK is set by this program"));
             } else if word.starts_with('-') || options.more.last().is_some_and(|last| last.starts_with('-')) {
                 options.more.push(word.into());
             } else {
@@ -112,7 +112,7 @@ impl FromStr for Spec {
 }
 
 impl Spec {
-    /// A device with its arguments, run as it comes.
+    /// A device with its arguments and default settings.
     #[must_use]
     pub fn of(device: &str) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Spec {
         }
     }
 
-    /// Takes a setting; else what is wrong with it.
+    /// Applies a setting, or returns what is wrong with it.
     fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let ip = || value.parse().map_err(|_| "address and gateway are IPv4 addresses");
         match key {
@@ -146,7 +146,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The device's name: what stands before its arguments.
+    /// The device's name, which precedes its arguments.
     #[must_use]
     pub fn name(&self) -> &str {
         self.device.split(',').next().unwrap_or_default()
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told() {
-        for (text, said) in [
-            ("", "nothing is there"),
+        for (text, expected) in [
+            ("", "the spec is empty"),
             ("--no-huge", "the first word"),
             ("net_ring0 queues=0", "queues are 1 to 64"),
             ("net_ring0 mtu=66000", "up to 65535"),
@@ -183,13 +183,13 @@ mod tests {
             ("net_ring0 colour=red", "no such setting"),
             ("net_ring0 -m", "number of MB"),
             ("net_ring0 -m 0", "number of MB"),
-            ("net_ring0 --vdev=net_tap0", "decided by this program"),
-            ("net_ring0 --proc-type secondary", "decided by this program"),
+            ("net_ring0 --vdev=net_tap0", "set by this program"),
+            ("net_ring0 --proc-type secondary", "set by this program"),
             ("net_ring0 net_ring1", "after the device"),
             ("net_ring0 --no-huge --socket-mem=64", "needs hugepages"),
         ] {
             let error = text.parse::<Spec>().unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -47,7 +47,7 @@ fn memif() -> (Dpdk, Dpdk) {
     let (server, mut client) = (open("server"), open("client"));
     let begun = Instant::now();
     while !(server.port().link_state().up && client.port().link_state().up) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the ends do not find each other");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the ends do not connect");
         std::thread::sleep(Duration::from_millis(1));
     }
     // A client has buffers for the server to write to after it has looked for the first time.
@@ -67,12 +67,12 @@ fn packet_socket(interface: &str) -> Result<Dpdk, IoError> {
     open().map_err(|error| IoError::Os { call: "opening", source: io::Error::other(error) })
 }
 
-/// A hub that shares a device with another thread, which has one of its queues. It hears its datagrams by that one, too; if there is no other
-/// queue, by that alone, and sends by it.
+/// A hub that shares a device with another thread, which has one of its queues. It receives its datagrams from that one, too; if there is no other
+/// queue, from that alone, and sends through it.
 fn of_two_threads(queues: u16) -> Result<Rig, String> {
     Segment::new()?.around(
         move || {
-            // Whoever is first says how DPDK starts.
+            // The first device determines how DPDK starts.
             let _eal = Eal::start(&options(), false);
             let at = hub_config().address;
             let opening = |port| OpenOptions {
@@ -121,13 +121,13 @@ fn switched(pair: fn() -> (Dpdk, Dpdk)) -> Rig {
     Rig::bound(Box::new(hub), spokes).settled()
 }
 
-/// What is closed in this order once all ends are done: memory that is shared goes with either end, and nobody may be reading it then.
+/// Links that are closed in this order once all ends are done: shared memory is unmapped with either end, and must not be in use then.
 struct Home {
     _switch: Switch,
     links: Mutex<Vec<Dpdk>>,
 }
 
-/// A link that goes home when dropped.
+/// A link that is returned to its owner when dropped.
 struct End {
     link: Option<Dpdk>,
     home: Arc<Home>,
@@ -135,19 +135,19 @@ struct End {
 
 impl End {
     fn link(&mut self) -> &mut Dpdk {
-        self.link.as_mut().expect("it is there until it is dropped")
+        self.link.as_mut().expect("present until dropped")
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.home.links.lock().expect("nobody fails with it").extend(self.link.take());
+        self.home.links.lock().expect("not poisoned").extend(self.link.take());
     }
 }
 
 impl Link for End {
     fn properties(&self) -> LinkProperties {
-        self.link.as_ref().expect("it is there until it is dropped").properties()
+        self.link.as_ref().expect("present until dropped").properties()
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
@@ -171,15 +171,15 @@ impl Link for End {
     }
 
     fn waker(&self) -> Waker {
-        self.link.as_ref().expect("it is there until it is dropped").waker()
+        self.link.as_ref().expect("present until dropped").waker()
     }
 
     fn counters(&self) -> IoCounters {
-        self.link.as_ref().expect("it is there until it is dropped").counters()
+        self.link.as_ref().expect("present until dropped").counters()
     }
 }
 
-/// A thread that hands frames on to the port where their destination was seen last, or to all.
+/// A thread that forwards frames to the port where their destination was seen last, or to all.
 struct Switch {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -198,14 +198,14 @@ impl Drop for Switch {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the switch fails no more than what it carries");
+            thread.join().expect("the switch does not panic");
         }
     }
 }
 
 fn switch(mut ports: Vec<Dpdk>, stop: &AtomicBool) {
     let mut batch = RxBatch::new(64, 1 << 17);
-    let mut places: HashMap<[u8; 6], usize> = HashMap::new();
+    let mut ports_by_address: HashMap<[u8; 6], usize> = HashMap::new();
     while !stop.load(Ordering::Acquire) {
         let mut moved = 0;
         for from in 0..ports.len() {
@@ -213,9 +213,9 @@ fn switch(mut ports: Vec<Dpdk>, stop: &AtomicBool) {
             for packet in batch.packets() {
                 let frame = batch.bytes(packet);
                 let (to, rest) = frame.split_first_chunk::<6>().expect("frames have addresses");
-                places.insert(*rest.first_chunk().expect("frames have addresses"), from);
+                ports_by_address.insert(*rest.first_chunk().expect("frames have addresses"), from);
                 for (port, link) in ports.iter_mut().enumerate() {
-                    if port == from || places.get(to).is_some_and(|place| *place != port) {
+                    if port == from || ports_by_address.get(to).is_some_and(|place| *place != port) {
                         continue;
                     }
                     // Where there is no room the frame is lost, as in any switch.

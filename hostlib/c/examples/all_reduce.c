@@ -29,11 +29,12 @@ int main(int argc, char **argv) {
     check(netfold_builder_set_rank(builder, rank), "rank");
     check(netfold_builder_set_world_size(builder, world), "world");
     check(netfold_builder_set_mode(builder, NETFOLD_MODE_BFP32), "mode");
-    check(netfold_builder_connect(builder, &comm), "connect"); /* returns when all ranks are there; frees the builder */
+    check(netfold_builder_connect(builder, &comm), "connect"); /* returns when all ranks have joined; frees the builder */
 
     char path[256];
     check(netfold_comm_path(comm, path, sizeof path, NULL), "path");
-    printf("rank %u of %u, netfold %s, by %s\n", rank, world, netfold_version(), path);
+    printf("rank %u of %u, netfold %s, through %s
+\n", rank, world, netfold_version(), path);
 
     enum { COUNT = 100003 };
     float *tensor = malloc(COUNT * sizeof *tensor);

@@ -1,4 +1,4 @@
-//! How a communicator comes about.
+//! Builders, which connect communicators.
 
 use std::ffi::{c_char, c_void};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::exchange::{CallerExchange, Gather, ip_towards};
 use crate::guard::{exclusive, guard, put, text};
 use crate::result::{Failure, netfold_result};
 
-/// How floating-point tensors travel.
+/// How floating-point tensors are encoded on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_mode {
@@ -26,23 +26,23 @@ pub enum netfold_mode {
     Saturating = 3,
     /// Block floating point, 16 bits an element, at a switch with 32-bit sums.
     Wide = 4,
-    /// binary16 as it is, at a switch that can.
+    /// binary16 without conversion, at a switch that supports it.
     Half = 5,
-    /// binary32 as it is, at a switch that can.
+    /// binary32 without conversion, at a switch that supports it.
     Float = 6,
 }
 
-/// How floating-point numbers are rounded to what travels.
+/// How floating-point numbers are rounded to the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_rounding {
     /// To the nearest.
     Nearest = 0,
-    /// Up or down by chance, so that the expected value is the number.
+    /// Up or down at random, so that the expected value is exact.
     Stochastic = 1,
 }
 
-/// What a communicator is made from. Used by one thread at a time.
+/// The settings of a communicator. Used by one thread at a time.
 pub struct netfold_builder {
     /// None after a setter failed.
     builder: Option<Builder>,
@@ -54,7 +54,7 @@ pub struct netfold_builder {
 }
 
 /// Gathers `len` bytes of every rank, in order of rank, into `all`, which has room for `len` times the world size: an MPI_Allgather
-/// of bytes. Returns 0, or anything else when it failed. Called on the thread that connects.
+/// of bytes. Returns 0 on success. Called on the thread that connects.
 pub type netfold_all_gather_fn =
     Option<unsafe extern "C" fn(context: *mut c_void, mine: *const u8, all: *mut u8, len: usize) -> i32>;
 
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn netfold_builder_free(builder: *mut netfold_builder) {
     }
 }
 
-/// Has `edit` change the builder, which is of no use any more if that fails.
+/// Applies `edit` to the builder, which is unusable after a failure.
 ///
 /// # Safety
 ///
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn netfold_builder_set_world_size(
     }
 }
 
-/// How floating-point tensors travel (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
+/// How floating-point tensors are encoded (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
 ///
 /// # Safety
 ///
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn netfold_builder_set_mode(
         4 => Ok(Mode::Wide),
         5 => Ok(Mode::Half),
         6 => Ok(Mode::Float),
-        _ => Err(Failure::argument(format!("{mode} is no mode; give a netfold_mode"))),
+        _ => Err(Failure::argument(format!("{mode} is not a mode; give a netfold_mode"))),
     };
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.mode(mode?))) }
@@ -208,16 +208,17 @@ pub unsafe extern "C" fn netfold_builder_set_rounding(
     let rounding = match rounding {
         0 => Ok(Rounding::Nearest),
         1 => Ok(Rounding::Stochastic { seed }),
-        _ => Err(Failure::argument(format!("{rounding} is no rounding; give a netfold_rounding"))),
+        _ => Err(Failure::argument(format!("{rounding} is not a rounding; give a netfold_rounding"))),
     };
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.rounding(rounding?))) }
 }
 
-/// How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
-/// all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
-/// multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. With `without_late` ranks also go
-/// on without shares that are late. The same bits arrive on every rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+/// The fraction of each rank's contributions, from 0 to 1, that sums and averages of floating-point numbers may lack, the same on
+/// all ranks: queues in the network may then trim packets instead of dropping them. With `rescale` a sum that lacks contributions is
+/// multiplied by the number of ranks over the number of contributors; else what is missing counts as zero. With `without_stragglers`
+/// ranks also complete sums without stragglers' contributions. Every rank receives the same bits. netfold_work_left_out returns how
+/// much was missing. The default is 0: every contribution is in every sum.
 ///
 /// # Safety
 ///
@@ -227,24 +228,26 @@ pub unsafe extern "C" fn netfold_builder_set_tolerance(
     builder: *mut netfold_builder,
     tolerance: f64,
     rescale: bool,
-    without_late: bool,
+    without_stragglers: bool,
 ) -> netfold_result {
-    let tolerance = tolerated(tolerance, rescale, without_late);
+    let tolerance = parse_tolerance(tolerance, rescale, without_stragglers);
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.tolerance(tolerance?))) }
 }
 
-/// A tolerance from what C says.
-pub(crate) fn tolerated(tolerance: f64, rescale: bool, late: bool) -> Result<Tolerance, Failure> {
+/// A tolerance from C's arguments.
+pub(crate) fn parse_tolerance(
+    tolerance: f64,
+    rescale: bool,
+    without_stragglers: bool,
+) -> Result<Tolerance, Failure> {
     let fraction = Tolerance::fraction(tolerance).ok_or_else(|| {
-        Failure::argument(format!(
-            "a tolerance of {tolerance} cannot be; give a part of the shares, from 0 to 1"
-        ))
+        Failure::argument(format!("{tolerance} is not a tolerance; give a fraction from 0 to 1"))
     })?;
-    Ok(Tolerance { rescale, late, ..fraction })
+    Ok(Tolerance { rescale, late: without_stragglers, ..fraction })
 }
 
-/// Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
+/// Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
 ///
 /// # Safety
 ///
@@ -294,8 +297,8 @@ pub unsafe extern "C" fn netfold_builder_set_switch(
     }
 }
 
-/// Address of the workers' port of a controller, "HOST:PORT", which lays jobs over its switches, instead of a switch's own. It may
-/// restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch join again.
+/// Address of a controller's port for workers, "HOST:PORT", instead of a switch's control port; the controller places jobs on its switches. It may
+/// restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch rejoin.
 /// Names are resolved now.
 ///
 /// # Safety
@@ -317,7 +320,7 @@ pub unsafe extern "C" fn netfold_builder_set_controller(
     }
 }
 
-/// Has the controller be talked to by TLS: its certificate must be signed by an authority in this file (PEM) and be for the host in
+/// Uses TLS to the controller: its certificate must be signed by an authority in this file (PEM) and be for the host in
 /// the controller's address. The file is read for each connection. Sets nothing for a switch's own port, which has no TLS.
 ///
 /// # Safety
@@ -332,7 +335,7 @@ pub unsafe extern "C" fn netfold_builder_set_controller_ca(
     unsafe { edit(builder, |_, builder| Ok(builder.controller_ca(text(file, "file")?))) }
 }
 
-/// The tenant whose job it is, and its token, as the controller's administrator gave them.
+/// The job's tenant and its token, from the controller's administrator.
 ///
 /// # Safety
 ///
@@ -347,7 +350,7 @@ pub unsafe extern "C" fn netfold_builder_set_tenant(
     unsafe { edit(builder, |_, builder| Ok(builder.tenant(text(name, "name")?, text(token, "token")?))) }
 }
 
-/// Trees of switches to lay the job over, 1 to 8, the same on all ranks. The default is 1.
+/// Number of trees of switches for the job, 1 to 8, the same on all ranks. The default is 1.
 ///
 /// # Safety
 ///
@@ -375,7 +378,7 @@ pub unsafe extern "C" fn netfold_builder_set_join_timeout(
     unsafe { edit(builder, |_, builder| Ok(builder.join_timeout(Duration::from_millis(timeout_ms)))) }
 }
 
-/// How long an operation may make no progress before the job is given up, in milliseconds. The default is 60,000.
+/// How long an operation may make no progress before the job fails, in milliseconds. The default is 60,000.
 ///
 /// # Safety
 ///
@@ -390,8 +393,8 @@ pub unsafe extern "C" fn netfold_builder_set_stall_timeout(
 }
 
 /// Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
-/// ranks of one host fold in shared memory, a switch is optional, hosts do everything that a switch cannot, and the loss
-/// of a switch is survived. Names are resolved now.
+/// ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
+/// of a switch. Names are resolved now.
 ///
 /// # Safety
 ///
@@ -405,13 +408,13 @@ pub unsafe extern "C" fn netfold_builder_set_rendezvous(
     unsafe { edit(builder, |_, builder| Ok(builder.rendezvous(text(address, "address")?.to_owned())?)) }
 }
 
-/// Has the ranks find each other by `gather`, over something that they have in common already, instead of a rendezvous. Every
+/// Ranks find each other by `gather`, over a channel that they have already, instead of a rendezvous. Every
 /// rank calls it equally often while it connects, and each time with the same `len`, unless one fails: `gather` must end in
 /// bounded time then, too. `context` is passed on as it is.
 ///
 /// # Safety
 ///
-/// `builder` is null or a builder in use by this thread alone; `gather` is null, or does what netfold_all_gather_fn says, with
+/// `builder` is null or a builder in use by this thread alone; `gather` is null, or behaves as netfold_all_gather_fn requires, with
 /// `context`, until netfold_builder_connect or netfold_builder_free returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn netfold_builder_set_exchange(
@@ -445,13 +448,14 @@ pub unsafe extern "C" fn netfold_builder_set_local_ip(
         edit(builder, |all, builder| {
             let address = text(address, "address")?;
             let ip = address.parse();
-            all.local_ip = Some(ip.map_err(|_| Failure::argument(format!("{address:?} is no IP address")))?);
+            all.local_ip =
+                Some(ip.map_err(|_| Failure::argument(format!("{address:?} is not an IP address")))?);
             Ok(builder)
         })
     }
 }
 
-/// Names this rank's host: ranks that give the same name are taken to share memory. The default is what the system says, or
+/// Names this rank's host: ranks with the same name share memory. The default is the system's identity, or
 /// the variable NETFOLD_HOST_ID.
 ///
 /// # Safety
@@ -466,7 +470,7 @@ pub unsafe extern "C" fn netfold_builder_set_host(
     unsafe { edit(builder, |_, builder| Ok(builder.host(text(name, "name")?))) }
 }
 
-/// Whether ranks of one host fold in shared memory first, the same on all ranks. The default is true.
+/// Whether ranks of one host reduce in shared memory first, the same on all ranks. The default is true.
 ///
 /// # Safety
 ///
@@ -480,7 +484,7 @@ pub unsafe extern "C" fn netfold_builder_set_shared_memory(
     unsafe { edit(builder, |_, builder| Ok(builder.shared_memory(on))) }
 }
 
-/// Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot go on with, the same on all ranks. The
+/// Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot complete, the same on all ranks. The
 /// default is true; without, it is an error.
 ///
 /// # Safety

@@ -4,12 +4,12 @@ use std::ffi::{c_char, c_void};
 
 use netfold::{Call, Collective, Communicator, DType, Network, ReduceOp, Work};
 
-use crate::builder::tolerated;
+use crate::builder::parse_tolerance;
 use crate::guard::{guard, put, reference};
 use crate::result::{Failure, netfold_result};
 use crate::work::netfold_work;
 
-/// One rank's place in a job. May be used by many threads, but freed by one.
+/// One rank's membership of a job. May be used by many threads, but freed by one.
 pub struct netfold_comm(pub(crate) Communicator);
 
 /// Element types.
@@ -64,7 +64,7 @@ pub enum netfold_op {
     BitXor = 7,
 }
 
-/// What joins the ranks of a communicator.
+/// What connects the ranks of a communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_network {
@@ -72,9 +72,9 @@ pub enum netfold_network {
     Alone = 0,
     /// All ranks are on one host and share memory.
     SharedMemory = 1,
-    /// A switch folds; ranks of one host are folded in shared memory before.
+    /// A switch reduces; ranks of one host reduce in shared memory before.
     Switch = 2,
-    /// The hosts fold, in a ring over TCP.
+    /// The hosts reduce, in a ring over TCP.
     Ring = 3,
 }
 
@@ -83,19 +83,19 @@ pub enum netfold_network {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_collective {
-    /// Every rank ends with the fold of all ranks' tensors.
+    /// Every rank ends with the reduction of all ranks' tensors.
     AllReduce = 1,
-    /// The root ends with the fold of all ranks' tensors.
+    /// The root ends with the reduction of all ranks' tensors.
     Reduce = 2,
     /// Every rank ends with the root's tensor.
     Broadcast = 3,
     /// Every rank ends with all ranks' tensors, in order of rank.
     AllGather = 4,
-    /// Rank r ends with part r of the fold of all ranks' tensors.
+    /// Rank r ends with part r of the reduction of all ranks' tensors.
     ReduceScatter = 5,
     /// Rank r ends with part r of every rank's tensor.
     AllToAll = 6,
-    /// No rank passes before all have come.
+    /// No rank returns before all have called.
     Barrier = 7,
 }
 
@@ -110,15 +110,15 @@ fn call(collective: i32, count: usize, dtype: i32, op: i32, root: u16) -> Result
         7 => return Ok(Call::BARRIER),
         _ => {
             return Err(Failure::argument(format!(
-                "{collective} is no collective; give a netfold_collective"
+                "{collective} is not a collective; give a netfold_collective"
             )));
         }
     };
     let named = DType::ALL.iter().find(|known| **known as i32 == dtype && dtype != 0);
     let dtype = named
-        .ok_or_else(|| Failure::argument(format!("{dtype} is no element type; give a netfold_dtype")))?;
+        .ok_or_else(|| Failure::argument(format!("{dtype} is not an element type; give a netfold_dtype")))?;
     let op = u8::try_from(op).ok().and_then(ReduceOp::from_code);
-    let op = op.ok_or_else(|| Failure::argument("the operation is none; give a netfold_op"))?;
+    let op = op.ok_or_else(|| Failure::argument("unknown operation; give a netfold_op"))?;
     Ok(Call::new(collective, *dtype, op, count))
 }
 
@@ -129,7 +129,7 @@ fn call(collective: i32, count: usize, dtype: i32, op: i32, root: u16) -> Result
 /// # Safety
 ///
 /// `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
-/// writes until the operation is over; until then nobody writes either or reads recv. `out` is null or valid for a write.
+/// writes until the operation is over; until then nothing else writes either or reads recv. `out` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn netfold_comm_start(
     comm: *const netfold_comm,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn netfold_comm_start(
 }
 
 /// The same as netfold_comm_start in a class of operations, below the number given to netfold_builder_set_classes: through a
-/// switch, data of higher classes are sent first. All ranks start the same operations in the same order, of whatever class.
+/// switch, data of higher classes are sent first. All ranks start the same operations in the same order, in any class.
 ///
 /// # Safety
 ///
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn netfold_comm_start_in_class(
 }
 
 /// The same as netfold_comm_start_in_class, with another tolerance than that of the builder (see netfold_builder_set_tolerance): 0 for a
-/// sum that must be whole. All ranks give the same. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
+/// complete sum. The same on all ranks. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
 ///
 /// # Safety
 ///
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
     comm: *const netfold_comm,
     tolerance: f64,
     rescale: bool,
-    without_late: bool,
+    without_stragglers: bool,
     op_class: u8,
     collective: i32,
     send: *const c_void,
@@ -193,14 +193,14 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
     out: *mut *mut netfold_work,
 ) -> netfold_result {
     let call = || {
-        let tolerance = tolerated(tolerance, rescale, without_late)?;
+        let tolerance = parse_tolerance(tolerance, rescale, without_stragglers)?;
         Ok(call(collective, count, dtype, op, root)?.in_class(op_class).tolerating(tolerance))
     };
     // SAFETY: by this function's contract.
     unsafe { begin(comm, send, recv, call, out) }
 }
 
-/// Starts what `call` says, and writes its handle to `out`.
+/// Starts `call`, and writes its handle to `out`.
 ///
 /// # Safety
 ///
@@ -270,13 +270,12 @@ pub unsafe extern "C" fn netfold_comm_all_reduce(
 
 /// Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
 /// numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
-/// rank's share, by rounding or because it was missing (see netfold_builder_set_tolerance): give it with the same tensor in the next step, all zeros in the first. After a failure both hold
-/// unspecified numbers.
+/// rank's contribution, by rounding or because it was missing (see netfold_builder_set_tolerance): pass it with the same tensor in the next step, all zeros in the first. After a failure both hold unspecified numbers.
 ///
 /// # Safety
 ///
 /// As for netfold_comm_start; and `residual` is null or valid for reads and writes of `count` numbers until the operation is over;
-/// until then nobody else reads or writes it. It overlaps neither send nor recv.
+/// until then nothing else reads or writes it. It overlaps neither send nor recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn netfold_comm_start_with_feedback(
     comm: *const netfold_comm,
@@ -362,7 +361,7 @@ unsafe fn start(
     Ok(unsafe { comm.submit(call, send.cast(), recv.cast()) }?)
 }
 
-/// The communicator, unless no memory can be as long as the call says.
+/// The communicator, unless the call's length exceeds any memory.
 ///
 /// # Safety
 ///
@@ -376,7 +375,7 @@ unsafe fn within_memory<'a>(comm: *const netfold_comm, call: &Call) -> Result<&'
         let count = call.count;
         return Err(Failure::new(
             netfold_result::Length,
-            format!("no memory holds {count} elements; check count"),
+            format!("{count} elements exceed the address space; check count"),
         ));
     }
     Ok(&comm.0)
@@ -404,7 +403,7 @@ pub unsafe extern "C" fn netfold_comm_world_size(comm: *const netfold_comm, out:
     guard(|| unsafe { put(out, reference(comm, "comm")?.0.world_size(), "out") })
 }
 
-/// Which way data go, and why, in words. Writes as much as fits in `len` bytes, always ended by a zero, and the length
+/// A description of the data path and the reason for it. Writes as much as fits in `len` bytes, always zero-terminated, and the length
 /// of all of it without the zero to `*needed`, unless that is NULL.
 ///
 /// # Safety
@@ -437,7 +436,7 @@ pub unsafe extern "C" fn netfold_comm_path(
     })
 }
 
-/// What joins the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
+/// What connects the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
 ///
 /// # Safety
 ///
@@ -458,8 +457,8 @@ pub unsafe extern "C" fn netfold_comm_network(comm: *const netfold_comm, out: *m
     })
 }
 
-/// Ends the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks learn that this
-/// one is gone.
+/// Aborts the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks report this one
+/// lost.
 ///
 /// # Safety
 ///
@@ -473,7 +472,7 @@ pub unsafe extern "C" fn netfold_comm_abort(comm: *const netfold_comm) -> netfol
     })
 }
 
-/// NETFOLD_RESULT_OK while the job goes on, else the error that ended it.
+/// NETFOLD_RESULT_OK while the job runs, else the error that ended it.
 ///
 /// # Safety
 ///
@@ -503,8 +502,8 @@ pub unsafe extern "C" fn netfold_comm_leave(comm: *mut netfold_comm) -> netfold_
     })
 }
 
-/// Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are given up, and the other
-/// ranks are told; none of this rank's memory is touched afterwards.
+/// Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are aborted, and the other
+/// ranks are notified; none of this rank's memory is accessed afterwards.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The caller's all-gather as the way by which ranks find each other.
+//! The exchange over a caller's all-gather, by which ranks find each other.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
@@ -7,10 +7,10 @@ use netfold::{CallbackError, Exchange, ExchangeError};
 
 use crate::result::Failure;
 
-/// Most bytes that one rank gives at a time, in every exchange.
+/// Largest string that one rank may give to an exchange, in bytes.
 const EXCHANGE_MAX: usize = 64 * 1024;
 
-/// The caller's function and what goes with it.
+/// The caller's function and its context.
 pub(crate) struct Gather {
     pub(crate) call: unsafe extern "C" fn(*mut c_void, *const u8, *mut u8, usize) -> i32,
     pub(crate) context: *mut c_void,
@@ -45,7 +45,7 @@ impl CallerExchange {
     fn all(&self, mine: &[u8]) -> Result<Vec<u8>, ExchangeError> {
         let mut all = vec![0; mine.len() * usize::from(self.world)];
         let Gather { call, context } = self.gather;
-        // SAFETY: `all` has room for `mine.len()` bytes of each rank; the function and its context are good while the builder
+        // SAFETY: `all` has room for `mine.len()` bytes of each rank; the function and its context are valid while the builder
         // connects, by the contract of netfold_builder_set_exchange.
         let result = unsafe { call(context, mine.as_ptr(), all.as_mut_ptr(), mine.len()) };
         match result {
@@ -98,7 +98,7 @@ pub(crate) fn ip_towards(switch: &str) -> Option<IpAddr> {
     let switch = switch.to_socket_addrs().ok()?.next()?;
     let any = if switch.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Sends nothing: the system chooses the way.
+    // Sends nothing: the system chooses the route.
     socket.connect(switch).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }

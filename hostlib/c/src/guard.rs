@@ -1,11 +1,11 @@
-//! What stands between C and Rust at every function.
+//! The boundary between C and Rust in every function.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::result::{Failure, netfold_result};
 
-/// Runs a function's body; a failure is kept for the caller, and so is a panic.
+/// Runs a function's body; a failure or a panic is stored for the caller.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> netfold_result {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => netfold_result::Ok,
@@ -46,7 +46,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str
     text.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
 }
 
-/// Writes an output, when there is a place for it.
+/// Writes an output, if its pointer is not null.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The library's log lines, handed to the caller.
+//! The library's log lines, passed to the caller.
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use crate::guard::guard;
 use crate::result::{Failure, netfold_result};
 
-/// How grave a log line is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_log_level {
     /// Something failed.
     Error = 1,
-    /// Something did not go as configured, and the library goes on another way.
+    /// Something did not work as configured, and the library uses an alternative.
     Warning = 2,
-    /// Which path a communicator took.
+    /// The path of a communicator.
     Info = 3,
     /// For debugging.
     Debug = 4,
@@ -57,7 +57,7 @@ impl log::Log for Logger {
     fn flush(&self) {}
 }
 
-/// Has every log line up to `level` (a netfold_log_level) passed to `call`, or none any more when `call` is NULL. Applies to the
+/// Passes every log line up to `level` (a netfold_log_level) to `call`, or none any more when `call` is NULL. Applies to the
 /// whole process. Without it nothing is logged.
 ///
 /// # Safety
@@ -75,10 +75,10 @@ pub unsafe extern "C" fn netfold_set_log(
             2 => log::LevelFilter::Warn,
             3 => log::LevelFilter::Info,
             4 => log::LevelFilter::Debug,
-            _ => return Err(Failure::argument(format!("log level {level} is none of 1 to 4"))),
+            _ => return Err(Failure::argument(format!("log level {level} is not between 1 and 4"))),
         };
         *SINK.lock().unwrap_or_else(PoisonError::into_inner) = call.map(|call| Sink { call, context });
-        // A second time, the first logger is ours already.
+        // On a second call our logger is set already.
         let _ = log::set_logger(&Logger);
         log::set_max_level(if call.is_some() { filter } else { log::LevelFilter::Off });
         Ok(())

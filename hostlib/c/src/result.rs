@@ -9,7 +9,7 @@ use netfold::{Advice, Error};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum netfold_result {
-    /// All went well.
+    /// Success.
     Ok = 0,
     /// A pointer that is needed is null.
     NullPointer = 1,
@@ -21,11 +21,11 @@ pub enum netfold_result {
     Address = 4,
     /// The switch or a rank cannot be reached.
     Connect = 5,
-    /// The switch does not take this worker.
+    /// The switch refused this worker.
     Refused = 6,
-    /// Not all ranks came in time.
+    /// Not all ranks joined in time.
     JoinTimeout = 7,
-    /// A peer speaks another version, or none.
+    /// A peer uses another version of the protocol, or another protocol.
     Protocol = 8,
     /// A socket or the machine failed.
     Io = 9,
@@ -33,13 +33,13 @@ pub enum netfold_result {
     Unsupported = 10,
     /// A length is out of range or does not fit.
     Length = 11,
-    /// A rank called something else at the same place.
+    /// A rank made a different call at the same position.
     Mismatch = 12,
-    /// A rank is gone.
+    /// A rank was lost.
     PeerLost = 13,
-    /// The switch is gone, and ranks could not go on without it.
+    /// The switch was lost, and ranks could not continue without it.
     SwitchLost = 14,
-    /// No progress for too long, or the job was ended from outside.
+    /// No progress until the timeout, or the job was aborted from outside.
     Aborted = 15,
     /// The communicator was closed or aborted on this rank.
     Closed = 16,
@@ -61,9 +61,9 @@ pub enum netfold_advice {
     None = 0,
     /// Build a new communicator with the same ranks.
     Retry = 1,
-    /// Build a new communicator without the rank that is gone.
+    /// Build a new communicator without the lost rank.
     Shrink = 2,
-    /// Stop: program, arguments or surroundings must change first.
+    /// Stop: the program, its arguments or its environment must change first.
     Stop = 3,
 }
 
@@ -103,7 +103,7 @@ impl Failure {
     pub(crate) fn keep(self) -> netfold_result {
         let Self { result, message, advice, peer } = self;
         let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        // A thread that is ending has no place for it any more.
+        // The storage of a thread that is ending is gone.
         let _ = LAST.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {
                 *last = LastError { message, advice: Some(advice), peer };
@@ -188,7 +188,7 @@ names! {
     Closed c"closed", Forked c"forked", Again c"again", Taken c"taken", Failed c"failed",
 }
 
-/// A short, stable name of a result code, for example "peer_lost"; "unknown" for numbers that are none. Never NULL.
+/// A short, stable name of a result code, for example "peer_lost"; "unknown" for other numbers. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn netfold_result_name(result: i32) -> *const c_char {
     NAMES.iter().find(|(code, _)| *code as i32 == result).map_or(c"unknown", |(_, name)| name).as_ptr()

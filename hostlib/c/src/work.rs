@@ -49,7 +49,7 @@ pub unsafe extern "C" fn netfold_work_test(work: *const netfold_work, done: *mut
     })
 }
 
-/// Writes how many chunks of the tensor lack any rank's share to `*partial`, the same on every rank, and how many lack this rank's to
+/// Writes how many chunks of the tensor lack any rank's contribution to `*partial`, the same on every rank, and how many lack this rank's to
 /// `*left_out`, each unless it is NULL. Returns how the operation ended, without waiting; NETFOLD_RESULT_AGAIN when it is still under way.
 ///
 /// # Safety
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn netfold_work_left_out(
     })
 }
 
-/// Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
+/// Frees the handle, or does nothing for NULL. The operation continues, and its memory must stay valid until it is over.
 ///
 /// # Safety
 ///

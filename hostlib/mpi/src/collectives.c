@@ -1,4 +1,4 @@
-/* The reductions, and which of them Netfold does. */
+/* The reductions, and the choice between Netfold and MPI. */
 #include "shim.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ bool shim_translate(int count, int parts, MPI_Datatype type, MPI_Op op, struct s
            call->count * (size_t)parts * call->element >= shim_settings.min_bytes;
 }
 
-/* The communicator's record if Netfold does its reductions; connects it if that was not tried yet. */
+/* The communicator's record if Netfold does its reductions; connects it if it was not tried before. */
 static struct shim_group *ready(MPI_Comm comm)
 {
     struct shim_group *group = shim_group(comm);
@@ -81,7 +81,7 @@ static struct shim_group *ready(MPI_Comm comm)
     return group != NULL && group->standing == SHIM_ON ? group : NULL;
 }
 
-/* Runs a reduction to its end, while MPI goes on with what it has to do. */
+/* Waits for a reduction, while MPI makes progress. */
 static netfold_result run(struct shim_group *group, const struct shim_call *call, const void *send, void *recv)
 {
     netfold_work *work;
@@ -168,7 +168,7 @@ int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Dat
     return reduce_scatter(group, &call, send, recv, comm);
 }
 
-/* Not a reduction, but a place where connecting may block. */
+/* Not a reduction, but a call in which connecting may block. */
 int MPI_Barrier(MPI_Comm comm)
 {
     shim_connect_wanted(comm);

@@ -11,11 +11,11 @@
 /* Most communicators that are connected at a time: each has threads, sockets and slots of the switch. */
 #define GROUPS_MAX 32
 
-/* Slots to ask the switch for: for communicators of all ranks, and for others, of which there may be many at a time. */
+/* Slots to request from the switch: for communicators of all ranks, and for others, of which there may be many at a time. */
 #define SLOTS_WORLD 256
 #define SLOTS_PART 64
 
-/* Ranks of a job that Netfold takes. */
+/* Most ranks of a job. */
 #define RANKS_MAX 32768
 
 static int key = MPI_KEYVAL_INVALID;
@@ -25,7 +25,7 @@ static unsigned groups_count, names_count;
 static atomic_uint wanted_count;
 static atomic_bool explained;
 
-/* Takes a group off the list and ends its job, once nothing is in flight. */
+/* Removes a group from the list and ends its job, once nothing is in flight. */
 static void leave(struct shim_group *group)
 {
     pthread_mutex_lock(&lock);
@@ -76,7 +76,7 @@ void shim_communicators_end(void)
     }
 }
 
-/* Whether all ranks of the communicator have started together, and so have the same settings. All of them answer alike. */
+/* Whether all ranks of the communicator have started together, and so have the same settings. All of them return the same. */
 static bool within_world(MPI_Comm comm, int size)
 {
     MPI_Group ours, world;
@@ -118,14 +118,14 @@ struct shim_group *shim_group(MPI_Comm comm)
     return group;
 }
 
-/* Ranks that connect, over a communicator of their own. Each exchange begins with a roll call, in which those take part that have
- * come to an end already, so that a rank that fails alone is no rank that is missing. */
+/* Ranks that connect, over a communicator of their own. Each exchange begins with a roll call, in which ranks that have finished
+ * connecting take part as well, so that a rank that failed alone does not count as missing. */
 struct meeting {
     MPI_Comm comm;
     int rank, size;
     bool broken;          /* MPI itself fails */
     int connecting, over; /* ranks, at the last roll call */
-    int failed;           /* the first rank that failed by itself, or the size */
+    int failed;           /* the first rank that failed by its own fault, or the size */
 };
 
 static void call_roll(struct meeting *meeting, bool connecting, bool failed)
@@ -196,7 +196,7 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     netfold_comm_network(comm, &network);
     netfold_comm_path(comm, path, sizeof path, NULL);
     if (network == NETFOLD_NETWORK_RING) {
-        snprintf(why, SHIM_LINE, "Netfold would take %.480s", path);
+        snprintf(why, SHIM_LINE, "Netfold would use %.480s", path);
         netfold_comm_leave(comm);
         return NULL;
     }
@@ -204,7 +204,7 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     return comm;
 }
 
-/* Room for one more communicator, here; named after the first rank's process. */
+/* Whether this process may connect one more communicator, and its job's name, after the first rank's process. */
 static bool enter(struct meeting *meeting, char job[64])
 {
     char host[32] = "";
@@ -219,7 +219,7 @@ static bool enter(struct meeting *meeting, char job[64])
     return room;
 }
 
-/* Whether there is a switch, or all ranks share a host; all ranks answer alike. */
+/* Whether there is a switch, or all ranks share a host; the same on all ranks. */
 static bool reachable(struct meeting *meeting)
 {
     MPI_Comm near;
@@ -242,13 +242,14 @@ static void explain(const struct meeting *meeting, bool on, const char *why)
         fprintf(stderr, "netfold: the reductions of a communicator of %d ranks are left to MPI: %s\n", meeting->size,
                 why);
     if (on && shim_settings.verbose)
-        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks go by %s\n", meeting->size, why);
+        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks use %s
+\n", meeting->size, why);
 }
 
 /* Ends when no rank connects any more; the same outcome on all of them. */
 static bool agree(struct meeting *meeting, bool good, char why[SHIM_LINE])
 {
-    /* Whoever failed because others had is not the one to ask why. */
+    /* The reason comes from a rank that failed by itself, not because others had. */
     bool first = !good && !meeting->over;
     do
         call_roll(meeting, false, first);
@@ -287,7 +288,7 @@ void shim_connect(struct shim_group *group, MPI_Comm comm)
     bool room = enter(&meeting, job);
     bool on = false;
     if (!reachable(&meeting)) {
-        snprintf(why, sizeof why, "no switch is named by NETFOLD_CONTROLLER, and the ranks are on several hosts");
+        snprintf(why, sizeof why, "NETFOLD_CONTROLLER is not set, and the ranks are on several hosts");
     } else {
         if (room)
             netfold = build(&meeting, job, why);

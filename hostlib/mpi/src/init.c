@@ -1,4 +1,4 @@
-/* Beginning and end, settings, errors and counts. */
+/* Initialisation and finalisation, settings, errors and counters. */
 #include "shim.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 struct shim_settings shim_settings;
 
-/* A communicator on which nobody sends: probing it is how MPI goes on with other things. */
+/* A communicator without messages: probing it makes MPI progress. */
 static MPI_Comm self = MPI_COMM_NULL;
 static int error_code = MPI_ERR_OTHER;
 static atomic_ullong calls_taken, bytes_taken, calls_left;
@@ -23,7 +23,7 @@ static bool number(const char *name, uint64_t fallback, uint64_t *value)
     *value = strtoull(text, &end, 10);
     if (*text >= '0' && *text <= '9' && *end == '\0' && *value < UINT64_MAX / 1000)
         return true;
-    fprintf(stderr, "netfold: %s=%s is no number; all calls are left to MPI\n", name, text);
+    fprintf(stderr, "netfold: %s=%s is not a number; all calls are left to MPI\n", name, text);
     return false;
 }
 
@@ -47,7 +47,7 @@ static bool mode(int32_t *value)
             return true;
         }
     }
-    fprintf(stderr, "netfold: NETFOLD_MODE=%s is no mode; all calls are left to MPI\n", text);
+    fprintf(stderr, "netfold: NETFOLD_MODE=%s is not a mode; all calls are left to MPI\n", text);
     return false;
 }
 
@@ -79,7 +79,7 @@ static void print_log(void *context, int32_t level, const char *line)
     fprintf(stderr, "netfold: %s\n", line);
 }
 
-/* After MPI has come up: all ranks take the settings of rank 0. */
+/* After MPI's initialisation: all ranks take the settings of rank 0. */
 static void start(void)
 {
     struct shim_settings settings;

@@ -1,7 +1,7 @@
 /* MPI_Iallreduce, by generalized requests: MPI's own functions wait for and test them, alone and among others.
  *
  * They are completed from Open MPI's progress loop, on whatever thread of the program makes MPI progress, so that no thread of ours
- * ever calls MPI. Where that loop cannot be joined, all of it is left to MPI. */
+ * ever calls MPI. Where that loop has no hook, MPI does all of it. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ typedef int progress_fn(void);
 static int (*progress_register)(progress_fn *);
 static int (*progress_unregister)(progress_fn *);
 
-/* One operation of a group less; frees a group that only waited for that. */
+/* Decrements the operations in flight of a group; frees a closing group after the last. */
 static void land(struct shim_group *group)
 {
     pthread_mutex_lock(&lock);
@@ -46,7 +46,7 @@ void shim_group_close(struct shim_group *group)
         shim_group_free(group);
 }
 
-/* Completes what is done; called by MPI's progress loop. */
+/* Completes requests whose operations are over; called by MPI's progress loop. */
 static int poll_flights(void)
 {
     struct flight *done = NULL, **end = &done;
@@ -77,7 +77,7 @@ static int poll_flights(void)
         struct shim_group *group = flight->group;
         done = flight->next;
         netfold_work_free(flight->work);
-        PMPI_Grequest_complete(flight->request); /* and the flight may be gone */
+        PMPI_Grequest_complete(flight->request); /* which may free the flight */
         land(group);
     }
     if (count == 0)
@@ -98,7 +98,7 @@ void shim_requests_end(void)
 {
     if (progress_register == NULL)
         return;
-    /* Requests that the program has freed may still be under way. */
+    /* Operations of freed requests may still be in flight. */
     while (atomic_load(&flights_count) != 0)
         shim_progress();
     progress_unregister(poll_flights);

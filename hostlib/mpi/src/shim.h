@@ -1,7 +1,7 @@
-/* libnetfold-mpi.so: what its files share. docs/mpi.md says what it does.
+/* libnetfold-mpi.so: declarations that its files share. docs/mpi.md describes it.
  *
  * Rules: whether Netfold or MPI does a call follows from (count, datatype, operation, communicator) and from the calls made on
- * that communicator before, never from anything that one rank alone knows, because ranks that decide differently hang. No lock
+ * that communicator before, never from knowledge of one rank alone, because ranks that decide differently hang. No lock
  * is held during anything collective. */
 #ifndef NETFOLD_MPI_SHIM_H
 #define NETFOLD_MPI_SHIM_H
@@ -15,25 +15,25 @@
 
 #define SHIM_LINE 512
 
-/* What the environment says: that of rank 0 of MPI_COMM_WORLD, the same on all ranks. */
+/* Settings from the environment of rank 0 of MPI_COMM_WORLD, the same on all ranks. */
 struct shim_settings {
     bool on;
     int32_t verbose;
     int32_t mode;
     uint64_t min_bytes;
-    uint64_t slots; /* of the switch, for each communicator; 0 when nothing is said */
+    uint64_t slots; /* of the switch, for each communicator; 0 for the default */
     uint64_t join_ms;
     uint64_t stall_ms;
     char controller[256];
 };
 
 enum shim_standing {
-    SHIM_NEW, /* nothing was tried yet */
-    SHIM_OFF, /* left to MPI for ever */
+    SHIM_NEW, /* not tried yet */
+    SHIM_OFF, /* left to MPI for good */
     SHIM_ON,
 };
 
-/* What is kept with a communicator, as an attribute. */
+/* The record of a communicator, kept as an attribute. */
 struct shim_group {
     struct shim_group *next; /* of all that are on */
     netfold_comm *netfold;
@@ -59,17 +59,17 @@ void shim_progress(void);
 void shim_count(bool taken, size_t bytes);
 /* Passes this thread's last Netfold error to the communicator's error handler; returns the MPI error code. */
 int shim_fail(MPI_Comm comm);
-/* Keeps it for MPI_Error_string alone. */
+/* Registers it for MPI_Error_string only. */
 int shim_error_code(void);
 
 /* communicator.c */
 bool shim_communicators_start(void);
 void shim_communicators_end(void);
-/* The record of a communicator, or NULL where there is nothing to keep. */
+/* The record of a communicator, or NULL where it has none. */
 struct shim_group *shim_group(MPI_Comm comm);
 /* Collective: connects a communicator that is new. */
 void shim_connect(struct shim_group *group, MPI_Comm comm);
-/* Collective: connects it if MPI_Iallreduce wanted that. */
+/* Collective: connects it if MPI_Iallreduce requested that. */
 void shim_connect_wanted(MPI_Comm comm);
 void shim_want(struct shim_group *group);
 void shim_unwant(struct shim_group *group);
@@ -77,13 +77,13 @@ void shim_unwant(struct shim_group *group);
 void shim_group_free(struct shim_group *group);
 
 /* collectives.c */
-/* What Netfold would do for such a call on `parts` times `count` elements; false when it would not. */
+/* The reduction by Netfold for such a call on `parts` times `count` elements; false when MPI does it. */
 bool shim_translate(int count, int parts, MPI_Datatype type, MPI_Op op, struct shim_call *call);
 
 /* requests.c */
 bool shim_requests_start(void);
 void shim_requests_end(void);
-/* Has a group freed as soon as nothing is in flight. */
+/* Frees a group as soon as nothing is in flight. */
 void shim_group_close(struct shim_group *group);
 
 #endif

@@ -1,4 +1,4 @@
-/* MPI_Allreduce in the manner of the OSU benchmarks: knows nothing of Netfold.
+/* MPI_Allreduce like the OSU benchmarks; an unmodified MPI program.
  *
  *   mpicc -O2 osu_allreduce.c -o osu_allreduce && mpirun -np 4 ./osu_allreduce [-m MAX] [-i ITERATIONS] [-x WARM-UP] [-c]
  *

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 
 /// Bytes of a handle that ranks pass to each other.
 pub(crate) const HANDLE_LEN: usize = 128;
-/// Memory of the host, the only kind taken.
+/// Memory of the host, the only kind supported.
 pub(crate) const PTR_HOST: c_int = 1;
 /// A property that is not known.
 pub(crate) const UNDEFINED: i16 = -1;
@@ -61,7 +61,7 @@ pub(crate) struct PropertiesV8 {
     pub(crate) device_version: c_int,
 }
 
-/// What versions 11 and 12 have in common up to the list of virtual devices.
+/// The members that versions 11 and 12 have in common, up to the list of virtual devices.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PropertiesHead {
@@ -127,7 +127,7 @@ macro_rules! table {
 #[repr(transparent)]
 pub(crate) struct Name(*const c_char);
 
-// SAFETY: points to text that nobody writes.
+// SAFETY: points to text that is never written.
 unsafe impl Sync for Name {}
 
 impl Name {

@@ -1,4 +1,4 @@
-//! `ncclCollNet`: all-reduces in the network. What every version's table points at.
+//! `ncclCollNet`: all-reduces in the network. The functions in every version's table.
 #![expect(unsafe_code, reason = "called by NCCL with raw pointers, and seen by it under fixed names")]
 
 use core::ffi::{c_int, c_void};
@@ -10,7 +10,7 @@ use crate::abi::{
 use crate::entry::{
     dereg_mr, devices, finalize, get_properties, init, init_context, posted, reg_mr, reg_mr_v6, tested,
 };
-use crate::group::{self, Group, GroupListener, Reduction, bytes_of};
+use crate::group::{self, CollGroup, GroupListener, Reduction, bytes_of};
 use crate::guard::{element, guard, length, put, read_handle, write_handle};
 use crate::handle::{Endpoint, Purpose};
 use crate::interfaces;
@@ -25,7 +25,7 @@ const REQUESTS_MAX_V6: u8 = 8;
 const REQUESTS_MAX: u8 = 32;
 
 static LISTENERS: Registry<GroupListener> = Registry::new("listenComm");
-static GROUPS: Registry<Group> = Registry::new("collComm");
+static GROUPS: Registry<CollGroup> = Registry::new("collComm");
 
 unsafe extern "C" fn listen(device: c_int, handle: Handle, out: Out) -> Returned {
     guard("CollNet listen", || {
@@ -70,7 +70,7 @@ unsafe fn join(
         let _ = LISTENERS.remove(listener);
     }
     let joined = joined?;
-    let id = GROUPS.insert_with(|id| Group::new(id, joined, requests_max));
+    let id = GROUPS.insert_with(|id| CollGroup::new(id, joined, requests_max));
     // SAFETY: by this function's contract.
     unsafe { put(out, id.pointer(), "collComm") }
 }
@@ -178,7 +178,7 @@ unsafe extern "C" fn close_coll(comm: Handle) -> Returned {
     guard("closeColl", || {
         let group = GROUPS.remove(comm)?;
         group.close();
-        // Waits for the group's threads, unless another call is at work on it, which does so then.
+        // Waits for the group's threads, unless another call still uses it, which waits then.
         drop(Arc::into_inner(group));
         Ok(())
     })

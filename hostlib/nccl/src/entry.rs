@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn finalize(context: Handle) -> Returned {
     guard("finalize", || CONTEXTS.remove(context).map(drop))
 }
 
-/// `devices`. As many for both tables: NCCL puts them together by name.
+/// `devices`. The same for both tables: NCCL matches them by name.
 pub(crate) unsafe extern "C" fn devices(count: *mut c_int) -> Returned {
     guard("devices", || {
         let devices = interfaces::devices()?;
@@ -68,7 +68,7 @@ fn register(data: *mut c_void, kind: c_int, out: Out) -> Result<()> {
             format!("memory of type {kind} cannot be registered, only the host's (1)"),
         ));
     }
-    // Nothing is pinned or translated, so any pointer that is not null stands for the registration.
+    // Nothing is pinned or translated, so any pointer that is not null serves as the registration.
     let registration = if data.is_null() { core::ptr::without_provenance_mut(1) } else { data };
     // SAFETY: NCCL passes null or a pointer to write.
     unsafe { put(out, registration, "mhandle") }
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn dereg_mr(_: Handle, _: Handle) -> Returned {
     guard("deregMr", || Ok(()))
 }
 
-/// What `test` found: nothing yet, or so many bytes.
+/// Writes the outcome of `test`: not done, or the number of bytes.
 ///
 /// # Safety
 ///

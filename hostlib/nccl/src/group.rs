@@ -9,14 +9,14 @@ use netfold::{
 
 use crate::abi::Handle;
 use crate::handle::{Endpoint, Purpose, digest};
+use crate::handshake;
 use crate::interfaces::Device;
-use crate::meeting;
 use crate::memory::Region;
 use crate::registry::{Id, Slots};
 use crate::result::{Code, Failure, Result};
 use crate::settings::Settings;
 
-/// Where one rank of a group waits for the others. Used by one `connect`.
+/// The listener of one rank of a group. Used by one `connect`.
 #[derive(Debug)]
 pub(crate) struct GroupListener {
     endpoint: Endpoint,
@@ -25,7 +25,7 @@ pub(crate) struct GroupListener {
 
 impl GroupListener {
     pub(crate) fn new(device: &Device) -> Result<(Self, Endpoint)> {
-        let (socket, endpoint) = meeting::listen(device, Purpose::Group)?;
+        let (socket, endpoint) = handshake::listen(device, Purpose::Group)?;
         Ok((Self { endpoint, socket: Mutex::new(Some(socket)) }, endpoint))
     }
 
@@ -35,8 +35,8 @@ impl GroupListener {
     }
 }
 
-/// One rank's place in a group.
-pub(crate) struct Group {
+/// One rank's membership of a group.
+pub(crate) struct CollGroup {
     id: Id,
     comm: Communicator,
     mode: Mode,
@@ -49,7 +49,7 @@ struct Request {
     bytes: usize,
 }
 
-/// What a collective is over, and with how many in flight.
+/// The arguments of an all-reduce.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reduction {
     pub(crate) count: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Reduction {
     pub(crate) op: i32,
 }
 
-/// Builds the group, or refuses on all ranks. Blocks until all ranks have come, for at most the time that the settings give.
+/// Builds the group, or refuses on all ranks. Blocks until all ranks have connected, at most for the connect timeout.
 pub(crate) fn connect(
     endpoints: &[Endpoint],
     rank: usize,
@@ -66,17 +66,17 @@ pub(crate) fn connect(
     let world = u16::try_from(endpoints.len())
         .map_err(|_| Failure::argument(format!("{} ranks are too many", endpoints.len())))?;
     let (Some(own), Some(first)) = (endpoints.get(rank), endpoints.first()) else {
-        return Err(Failure::argument(format!("rank {rank} is none of {world}")));
+        return Err(Failure::argument(format!("rank {rank} is not below the world size {world}")));
     };
     if *own != listener.endpoint {
         return Err(Failure::usage(format!("the handle of rank {rank} is not this listener's")));
     }
     let socket = listener.take()?;
-    // What makes no sense here is told to the others, too, who would wait otherwise.
+    // Invalid settings are sent to the other ranks, too, which would wait otherwise.
     let settings = Settings::from_environment();
     let timeout = settings.as_ref().map_or(std::time::Duration::from_secs(30), |known| known.connect_timeout);
     let digest = digest(endpoints);
-    // The token of rank 0's handle keeps strangers out of the rendezvous; it is not told to the switch.
+    // The token of rank 0's handle authenticates ranks at the rendezvous; the switch does not receive it.
     let secret = format!("nccl-{:032x}", u128::from_le_bytes(first.token) ^ digest);
     let rank = rank as u16;
     let exchange = if rank == 0 {
@@ -85,20 +85,20 @@ pub(crate) fn connect(
         drop(socket);
         TcpRendezvous::new(first.address, &secret, rank, world, timeout)
     };
-    let mut exchange = exchange.map_err(unmet)?;
+    let mut exchange = exchange.map_err(exchange_error)?;
     agree(&mut exchange, &settings, world)?;
     let settings = settings.map_err(Failure::argument)?;
     let mut builder = Communicator::builder()
         .job(format!("nccl-{digest:032x}"))
         .mode(settings.mode)
         .exchange(Box::new(exchange))
-        .shared_memory(false) // ranks are nodes: NCCL has folded within each
+        .shared_memory(false) // ranks are nodes: NCCL has reduced within each
         .fall_back(true)
         .join_timeout(timeout)
         .stall_timeout(settings.stall_timeout);
     if let Some(address) = &settings.controller {
-        // A name that only this rank cannot resolve must not leave the others waiting for it: without a switch this rank
-        // differs from them, and all are told.
+        // A name that only this rank cannot resolve must not leave the others waiting: without a switch this rank
+        // differs from them, and all report the mismatch.
         match Communicator::builder().controller(address.as_str()) {
             Ok(_) => builder = builder.controller(address.as_str())?,
             Err(error) => log::warn!("{}", Failure::from(error)),
@@ -113,13 +113,13 @@ pub(crate) fn connect(
     let comm = builder.connect()?;
     let path = comm.path();
     if settings.require_switch && !matches!(path.network, Network::Switch { .. }) {
-        return Err(Failure::new(Code::System, format!("refused, because data would go by {path}")));
+        return Err(Failure::new(Code::System, format!("refused, because data would use {path}")));
     }
-    log::info!("CollNet of {world} ranks goes by {path}, mode {}", settings.mode);
+    log::info!("CollNet of {world} ranks uses {path}, mode {}", settings.mode);
     Ok((comm, settings.mode))
 }
 
-/// All ranks learn whether all take part, on the same terms.
+/// All ranks agree whether all take part, with the same settings.
 fn agree(
     exchange: &mut TcpRendezvous,
     settings: &std::result::Result<Settings, String>,
@@ -132,25 +132,26 @@ fn agree(
         },
         Err(why) => format!("-{why}"),
     };
-    let said = exchange.all_gather(mine.as_bytes()).map_err(unmet)?;
-    let said: Vec<String> = said.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
-    for (rank, theirs) in said.iter().enumerate() {
+    let answers = exchange.all_gather(mine.as_bytes()).map_err(exchange_error)?;
+    let answers: Vec<String> =
+        answers.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
+    for (rank, theirs) in answers.iter().enumerate() {
         if let Some(why) = theirs.strip_prefix('-') {
             return Err(Failure::new(Code::System, format!("refused by rank {rank}: {why}")));
         }
     }
-    match said.iter().position(|theirs| *theirs != mine) {
+    match answers.iter().position(|theirs| *theirs != mine) {
         Some(rank) => Err(Failure::usage(format!(
             "rank {rank} has {} and this rank {}; set the same variables on all ranks",
-            said[rank].trim_start_matches('+'),
+            answers[rank].trim_start_matches('+'),
             mine.trim_start_matches('+')
         ))),
         None => Ok(()),
     }
 }
 
-fn unmet(error: netfold::ExchangeError) -> Failure {
-    Failure::remote(format!("the ranks did not find each other: {error}"))
+fn exchange_error(error: netfold::ExchangeError) -> Failure {
+    Failure::remote(format!("the rendezvous of the ranks failed: {error}"))
 }
 
 /// Whether a switch does this reduction in jobs of this mode.
@@ -165,7 +166,7 @@ pub(crate) fn supports(mode: Mode, dtype: i32, op: i32) -> bool {
     }
 }
 
-/// `ncclDataType_t`, without the 8-bit floats, which no switch sums.
+/// `ncclDataType_t`, without the 8-bit floats, which switches do not sum.
 fn element_type(dtype: i32) -> Option<DType> {
     Some(match dtype {
         0 => DType::I8,
@@ -187,19 +188,19 @@ fn reduction(op: i32) -> Option<ReduceOp> {
     [ReduceOp::Sum, ReduceOp::Product, ReduceOp::Max, ReduceOp::Min].get(usize::try_from(op).ok()?).copied()
 }
 
-impl Group {
+impl CollGroup {
     pub(crate) fn new(id: Id, (comm, mode): (Communicator, Mode), requests_max: u8) -> Self {
         Self { id, comm, mode, requests: Mutex::new(Slots::new(requests_max)) }
     }
 
-    /// Starts an all-reduce; `None` when as many are in flight as may be.
+    /// Starts an all-reduce; `None` when the maximum is in flight.
     pub(crate) fn all_reduce(&self, what: Reduction, send: Region, recv: Region) -> Result<Option<Handle>> {
         let Reduction { count, dtype, op } = what;
         let (true, Some(dtype), Some(op)) =
             (supports(self.mode, dtype, op), element_type(dtype), reduction(op))
         else {
             return Err(Failure::argument(format!(
-                "reduction {op} of data type {dtype} is not done in mode {}; reduceSupport says so",
+                "reduction {op} of data type {dtype} is not supported in mode {}; see reduceSupport",
                 self.mode
             )));
         };
@@ -226,7 +227,7 @@ impl Group {
         Ok(Some(bytes))
     }
 
-    /// Ends what is in flight, so that dropping the group does not wait for other ranks.
+    /// Aborts what is in flight, so that dropping the group does not wait for other ranks.
     pub(crate) fn close(&self) {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if requests.iter().any(|request| !request.work.is_done()) {
@@ -238,7 +239,7 @@ impl Group {
 /// Bytes of a tensor.
 pub(crate) fn bytes_of(count: usize, dtype: i32) -> Result<usize> {
     let dtype =
-        element_type(dtype).ok_or_else(|| Failure::argument(format!("data type {dtype} is not known")))?;
+        element_type(dtype).ok_or_else(|| Failure::argument(format!("data type {dtype} is unknown")))?;
     count.checked_mul(dtype.size()).ok_or_else(|| Failure::argument(format!("{count} elements are too many")))
 }
 
@@ -247,18 +248,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_promised_is_what_switches_do() {
-        let promised = |mode| -> Vec<(i32, i32)> {
+    fn the_supported_reductions_are_those_of_switches() {
+        let supported = |mode| -> Vec<(i32, i32)> {
             (0..12)
                 .flat_map(|dtype| (0..4).map(move |op| (dtype, op)))
                 .filter(|(d, o)| supports(mode, *d, *o))
                 .collect()
         };
         let words = [(2, 0), (2, 2), (2, 3), (3, 0), (6, 0), (7, 0), (9, 0)];
-        assert_eq!(promised(Mode::Bfp32), words);
-        assert_eq!(promised(Mode::Bfp16), words);
-        assert_eq!(promised(Mode::I32), words[..4]);
-        assert_eq!(promised(Mode::Saturating), [(2, 2), (2, 3), (6, 0), (7, 0), (9, 0)]);
+        assert_eq!(supported(Mode::Bfp32), words);
+        assert_eq!(supported(Mode::Bfp16), words);
+        assert_eq!(supported(Mode::I32), words[..4]);
+        assert_eq!(supported(Mode::Saturating), [(2, 2), (2, 3), (6, 0), (7, 0), (9, 0)]);
         assert!(
             !supports(Mode::Bfp32, 7, 4) && !supports(Mode::Bfp32, -1, 0) && !supports(Mode::Bfp32, 7, -1)
         );

@@ -1,4 +1,4 @@
-//! What stands between NCCL and Rust at every function.
+//! The boundary between NCCL and Rust in every function.
 #![expect(unsafe_code, reason = "reads and writes through the pointers that NCCL passes")]
 
 use core::ffi::{c_int, c_void};
@@ -12,9 +12,9 @@ use crate::result::{Code, Failure, Result};
 /// The process that initialised the plugin; 0 before.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// This process is the one that uses the plugin: it called `init` first.
+/// Records this process as the one that uses the plugin: it called `init` first.
 pub(crate) fn take_ownership() {
-    // A child of a fork that initialises anew is told below: it has none of the library's threads.
+    // A forked child that initialises again gets an error in `guard`: it has none of the library's threads.
     let _ = OWNER.compare_exchange(0, process::id(), Ordering::AcqRel, Ordering::Acquire);
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn take_ownership() {
 pub(crate) fn guard(what: &str, body: impl FnOnce() -> Result<()>) -> Returned {
     let owner = OWNER.load(Ordering::Acquire);
     if owner != 0 && owner != process::id() {
-        // The logger may be locked in the parent at the moment of the fork, so nothing is said.
+        // The logger may have been locked in the parent at the moment of the fork, so nothing is logged.
         return Code::Usage as c_int;
     }
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
@@ -51,7 +51,7 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes an output where there is a place for it.
+/// Writes an output if its pointer is not null.
 ///
 /// # Safety
 ///

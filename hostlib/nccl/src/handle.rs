@@ -31,7 +31,7 @@ impl Purpose {
     }
 }
 
-/// Where a listener is, and what only those who have its handle know.
+/// The address of a listener, and the secret in its handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) purpose: Purpose,
@@ -107,7 +107,7 @@ pub(crate) fn set_state(bytes: &mut [u8; HANDLE_LEN], state: u64) {
     bytes[STATE].copy_from_slice(&state.to_le_bytes());
 }
 
-/// A number that all who know these handles compute alike (FNV-1a of 128 bits; secrecy is the tokens', not the hash's).
+/// A hash of these handles (FNV-1a of 128 bits; the tokens are secret, the hash adds no secrecy).
 pub(crate) fn digest(endpoints: &[Endpoint]) -> u128 {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in endpoints.iter().flat_map(|endpoint| endpoint.to_bytes()) {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_come_back() {
+    fn handles_encode_and_decode() {
         for address in ["10.1.2.3:4567", "[fd00::7]:80"] {
             let made = Endpoint::new(Purpose::Group, address.parse().unwrap()).unwrap();
             let mut bytes = made.to_bytes();

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crate::result::{Code, Failure, Result};
 
-/// Speed that is assumed of interfaces that do not tell, in Mbit/s: what NCCL assumes.
+/// Speed assumed for interfaces that report none, in Mbit/s, as in NCCL.
 const SPEED_DEFAULT: i32 = 10_000;
 
 /// A network interface.
@@ -24,11 +24,11 @@ pub(crate) struct Device {
     pub(crate) speed: i32,
 }
 
-/// The devices, as found when first asked for; the same from then on.
+/// The devices, as found on the first call; constant from then on.
 ///
 /// # Errors
 ///
-/// The system's, and a selection that selects nothing.
+/// The system's errors, and a selection without a match.
 pub(crate) fn devices() -> Result<&'static [Device]> {
     static DEVICES: OnceLock<Result<Vec<Device>>> = OnceLock::new();
     let found = DEVICES.get_or_init(|| {
@@ -50,7 +50,7 @@ pub(crate) fn devices() -> Result<&'static [Device]> {
 ///
 /// # Errors
 ///
-/// There is none of this number.
+/// There is no such device.
 pub(crate) fn device(index: i32) -> Result<&'static Device> {
     let devices = devices()?;
     usize::try_from(index)
@@ -141,7 +141,7 @@ fn addresses() -> io::Result<Vec<(String, SocketAddr)>> {
 
 /// # Safety
 ///
-/// `address` is valid for reads of the structure that its family says.
+/// `address` is valid for reads of its family's structure.
 unsafe fn address(address: *const libc::sockaddr) -> Option<SocketAddr> {
     // SAFETY: every address begins with its family.
     match i32::from(unsafe { (*address).sa_family }) {

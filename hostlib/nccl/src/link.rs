@@ -26,7 +26,7 @@ const MAGIC: [u8; 4] = *b"nfm\x01";
 
 /// Which way messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Out,
     In,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Link {
     id: Id,
-    way: Way,
+    way: Direction,
     state: Mutex<State>,
 }
 
@@ -63,7 +63,7 @@ struct Message {
 
 impl Link {
     /// Over a non-blocking stream to a peer that is known.
-    pub(crate) fn new(id: Id, way: Way, stream: TcpStream) -> Self {
+    pub(crate) fn new(id: Id, way: Direction, stream: TcpStream) -> Self {
         let state = State {
             stream,
             failure: None,
@@ -81,7 +81,7 @@ impl Link {
     }
 
     /// Posts a message; `None` when too many are in flight already.
-    pub(crate) fn post(&self, way: Way, region: Region, tag: i32) -> Result<Option<Handle>> {
+    pub(crate) fn post(&self, way: Direction, region: Region, tag: i32) -> Result<Option<Handle>> {
         if way != self.way {
             return Err(Failure::usage("this connection goes the other way"));
         }
@@ -137,12 +137,12 @@ impl State {
     }
 
     /// Moves what can be moved now. Failures are kept.
-    fn advance(&mut self, way: Way) {
+    fn advance(&mut self, way: Direction) {
         let mut left = TURN_BYTES;
         while self.failure.is_none() && !self.queue.is_empty() && left > 0 {
             let step = match way {
-                Way::Out => self.send_some(left),
-                Way::In => self.receive_some(left),
+                Direction::Out => self.send_some(left),
+                Direction::In => self.receive_some(left),
             };
             match step {
                 Ok(Step::Moved(bytes)) => left = left.saturating_sub(bytes.max(1)),

@@ -45,7 +45,7 @@ impl log::Log for Lines {
 pub(crate) fn use_logger(logger: Logger) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Where somebody else's logger is there already, it is kept.
+        // An existing logger of the process is kept.
         let _ = log::set_logger(&Lines);
         log::set_max_level(log::LevelFilter::Info);
     });

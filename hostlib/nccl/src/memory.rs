@@ -1,8 +1,5 @@
-//! Memory of NCCL's that is sent from or received into while a request is in flight.
-#![expect(
-    unsafe_code,
-    reason = "borrows memory by NCCL's promise to leave it alone until the request is done"
-)]
+//! NCCL's memory that is sent from or received into while a request is in flight.
+#![expect(unsafe_code, reason = "borrows memory that NCCL guarantees not to touch until the request is done")]
 
 use core::ffi::c_void;
 
@@ -17,24 +14,24 @@ pub(crate) struct Region {
     len: usize,
 }
 
-// SAFETY: whoever makes a region promises that no other thread uses the memory meanwhile.
+// SAFETY: by the contract of `new` no other thread uses the memory meanwhile.
 unsafe impl Send for Region {}
 
 impl Region {
     /// # Errors
     ///
-    /// Null, but for no bytes.
+    /// Null, unless `len` is 0.
     ///
     /// # Safety
     ///
     /// For as long as the region exists, `start` is valid for reads of `len` bytes, and for writes when it is received into, and
-    /// nobody else writes them, or reads them when it is received into.
+    /// nothing else writes them, or reads them when it is received into.
     pub(crate) unsafe fn new(start: *mut c_void, len: usize) -> Result<Self> {
         if start.is_null() && len > 0 {
             return Err(Failure::argument(format!("NULL for {len} bytes of data")));
         }
         if isize::try_from(len).is_err() {
-            return Err(Failure::argument(format!("{len} bytes are more than memory has")));
+            return Err(Failure::argument(format!("{len} bytes exceed the address space")));
         }
         Ok(Self { start: start.cast(), len })
     }
@@ -48,7 +45,7 @@ impl Region {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: not null, and valid by the promise given to `new`.
+        // SAFETY: not null, and valid by the contract of `new`.
         let all = unsafe { std::slice::from_raw_parts(self.start, self.len) };
         all.get(at..).unwrap_or(&[])
     }
@@ -58,7 +55,7 @@ impl Region {
         if self.len == 0 {
             return &mut [];
         }
-        // SAFETY: not null, and valid by the promise given to `new`; borrowed exclusively through this region.
+        // SAFETY: not null, and valid by the contract of `new`; borrowed exclusively through this region.
         let all = unsafe { std::slice::from_raw_parts_mut(self.start, self.len) };
         all.get_mut(at..end).unwrap_or(&mut [])
     }
@@ -72,7 +69,7 @@ pub(crate) fn submit(comm: &Communicator, call: &Call, send: Region, recv: Regio
     if overlap {
         return Err(Failure::argument("input and output overlap, and are not the same"));
     }
-    // SAFETY: the regions are as long as the call says, and stay valid until the request is done, by the promise given to
-    // `new`; when a request is given up the communicator is aborted before NCCL may reuse the memory.
+    // SAFETY: the regions have the call's length, and stay valid until the request is done, by the contract of
+    // `new`; when a request is abandoned the communicator is aborted before NCCL may reuse the memory.
     Ok(unsafe { comm.submit(call, send.start, recv.start) }?)
 }

@@ -1,4 +1,4 @@
-//! `ncclNet`: messages from one rank to another. What every version's table points at.
+//! `ncclNet`: messages from one rank to another. The functions in every version's table.
 #![expect(unsafe_code, reason = "called by NCCL with raw pointers, and seen by it under fixed names")]
 
 use core::ffi::{c_int, c_void};
@@ -11,9 +11,9 @@ use crate::entry::{
 };
 use crate::guard::{element, guard, length, put, read_handle, write_handle};
 use crate::handle::{Endpoint, Purpose, set_state, state};
+use crate::handshake::{Connecting, Listener};
 use crate::interfaces;
-use crate::link::{Link, Way};
-use crate::meeting::{Connecting, Listener};
+use crate::link::{Direction, Link};
 use crate::memory::Region;
 use crate::registry::{Id, Registry, parts};
 use crate::result::{Failure, Result};
@@ -63,7 +63,7 @@ unsafe extern "C" fn connect(_: c_int, handle: Handle, out: Out) -> Returned {
         // SAFETY: as above, and to write.
         unsafe { write_handle(handle, bytes) }?;
         let Some(stream) = advanced? else { return Ok(()) };
-        let id = LINKS.insert_with(|id| Link::new(id, Way::Out, stream));
+        let id = LINKS.insert_with(|id| Link::new(id, Direction::Out, stream));
         // SAFETY: as above.
         unsafe { put(out, id.pointer(), "sendComm") }
     })
@@ -90,7 +90,7 @@ unsafe extern "C" fn accept(listener: Handle, out: Out) -> Returned {
         // SAFETY: NCCL passes null or a pointer to write.
         unsafe { put(out, core::ptr::null_mut(), "recvComm") }?;
         let Some(stream) = LISTENERS.find(listener)?.accept()? else { return Ok(()) };
-        let id = LINKS.insert_with(|id| Link::new(id, Way::In, stream));
+        let id = LINKS.insert_with(|id| Link::new(id, Direction::In, stream));
         // SAFETY: as above.
         unsafe { put(out, id.pointer(), "recvComm") }
     })
@@ -107,7 +107,7 @@ unsafe extern "C" fn accept_v8(listener: Handle, out: Out, _: *mut Ignored) -> R
 unsafe fn send(comm: Handle, data: *mut c_void, size: usize, tag: c_int, out: Out) -> Result<()> {
     // SAFETY: by this function's contract.
     let region = unsafe { Region::new(data, size) }?;
-    let request = LINKS.find(comm)?.post(Way::Out, region, tag)?;
+    let request = LINKS.find(comm)?.post(Direction::Out, region, tag)?;
     // SAFETY: by this function's contract.
     unsafe { posted(request, out) }
 }
@@ -143,7 +143,7 @@ unsafe extern "C" fn isend_v11(
 unsafe fn receive(comm: Handle, data: *mut c_void, size: usize, tag: c_int, out: Out) -> Result<()> {
     // SAFETY: by this function's contract.
     let region = unsafe { Region::new(data, size) }?;
-    let request = LINKS.find(comm)?.post(Way::In, region, tag)?;
+    let request = LINKS.find(comm)?.post(Direction::In, region, tag)?;
     // SAFETY: by this function's contract.
     unsafe { posted(request, out) }
 }

@@ -1,4 +1,4 @@
-//! What NCCL is told about a device, in each version's layout.
+//! The properties of a device, in each version's layout.
 
 use core::ffi::{c_char, c_int};
 
@@ -8,19 +8,19 @@ use crate::abi::{
 use crate::interfaces;
 use crate::result::Result;
 
-/// Connections at a time; NCCL's own sockets say the same.
+/// Connections at a time, as of NCCL's own sockets.
 const COMMS_MAX: c_int = 65_536;
 /// Longest message and all-reduce in one request. Longer ones would not fit the size that `test` returns.
 pub(crate) const BYTES_MAX: usize = 1 << 30;
 
 /// One version's properties.
 pub(crate) trait Properties {
-    fn of(facts: Facts) -> Self;
+    fn of(device_properties: DeviceProperties) -> Self;
 }
 
-/// A device, as all versions see it.
+/// A device's properties in all versions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts {
+pub(crate) struct DeviceProperties {
     index: c_int,
     name: *const c_char,
     pci_path: *const c_char,
@@ -30,7 +30,7 @@ pub(crate) struct Facts {
 /// The properties of a device.
 pub(crate) fn of<P: Properties>(index: c_int) -> Result<P> {
     let device = interfaces::device(index)?;
-    Ok(P::of(Facts {
+    Ok(P::of(DeviceProperties {
         index,
         name: device.name.as_ptr(),
         pci_path: device.pci_path.as_ref().map_or(core::ptr::null(), |path| path.as_ptr()),
@@ -38,7 +38,7 @@ pub(crate) fn of<P: Properties>(index: c_int) -> Result<P> {
     }))
 }
 
-impl Facts {
+impl DeviceProperties {
     fn guid(&self) -> u64 {
         self.index as u64
     }
@@ -63,13 +63,13 @@ impl Facts {
 }
 
 impl Properties for PropertiesV6 {
-    fn of(facts: Facts) -> Self {
+    fn of(device_properties: DeviceProperties) -> Self {
         Self {
-            name: facts.name,
-            pci_path: facts.pci_path,
-            guid: facts.guid(),
+            name: device_properties.name,
+            pci_path: device_properties.pci_path,
+            guid: device_properties.guid(),
             ptr_support: PTR_HOST,
-            speed: facts.speed,
+            speed: device_properties.speed,
             port: 0,
             latency: 0.0,
             max_comms: COMMS_MAX,
@@ -79,14 +79,14 @@ impl Properties for PropertiesV6 {
 }
 
 impl Properties for PropertiesV8 {
-    fn of(facts: Facts) -> Self {
+    fn of(device_properties: DeviceProperties) -> Self {
         Self {
-            name: facts.name,
-            pci_path: facts.pci_path,
-            guid: facts.guid(),
+            name: device_properties.name,
+            pci_path: device_properties.pci_path,
+            guid: device_properties.guid(),
             ptr_support: PTR_HOST,
             reg_is_global: 0,
-            speed: facts.speed,
+            speed: device_properties.speed,
             port: 0,
             latency: 0.0,
             max_comms: COMMS_MAX,
@@ -98,11 +98,11 @@ impl Properties for PropertiesV8 {
 }
 
 impl Properties for PropertiesV11 {
-    fn of(facts: Facts) -> Self {
+    fn of(device_properties: DeviceProperties) -> Self {
         let mut device = [0; 4];
-        device[0] = facts.index;
+        device[0] = device_properties.index;
         Self {
-            head: facts.head(),
+            head: device_properties.head(),
             devices: 1,
             device,
             max_p2p_bytes: BYTES_MAX,
@@ -113,11 +113,11 @@ impl Properties for PropertiesV11 {
 }
 
 impl Properties for PropertiesV12 {
-    fn of(facts: Facts) -> Self {
+    fn of(device_properties: DeviceProperties) -> Self {
         let mut device = [0; 8];
-        device[0] = facts.index;
+        device[0] = device_properties.index;
         Self {
-            head: facts.head(),
+            head: device_properties.head(),
             devices: 1,
             device,
             max_p2p_bytes: BYTES_MAX,

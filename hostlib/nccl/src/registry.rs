@@ -1,5 +1,5 @@
-//! Objects that NCCL holds by opaque pointers. The pointers are numbers, never addresses: a pointer that is stale, of another kind
-//! or made up is an error and not a crash.
+//! Objects that NCCL holds by opaque pointers. The pointers are numbers, never addresses: a pointer that is stale, of another kind,
+//! or invented is an error and not a crash.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::abi::Handle;
 use crate::result::{Failure, Result};
 
-/// Bits of a request's number below the number of what it belongs to.
+/// Bits of a request's number below the number of its object.
 const REQUEST_BITS: u32 = 24;
 
 /// Numbers are never used twice, not even by different kinds.
@@ -30,9 +30,9 @@ impl Id {
         std::ptr::without_provenance_mut(self.0 << REQUEST_BITS)
     }
 
-    /// A request of this object: which of its 255 slots, and for the how-manieth time.
-    pub(crate) fn request(self, slot: u8, turn: u16) -> Handle {
-        let low = usize::from(turn) << 8 | (usize::from(slot) + 1);
+    /// A request of this object: its slot, one of 255, and the slot's generation.
+    pub(crate) fn request(self, slot: u8, generation: u16) -> Handle {
+        let low = usize::from(generation) << 8 | (usize::from(slot) + 1);
         std::ptr::without_provenance_mut(self.0 << REQUEST_BITS | low)
     }
 
@@ -48,10 +48,10 @@ impl Id {
 /// A request's parts, when it can be one.
 pub(crate) fn parts(request: Handle) -> Result<(Id, u8, u16)> {
     let bits = request.addr();
-    let (slot, turn) = (bits & 0xff, bits >> 8 & 0xffff);
+    let (slot, generation) = (bits & 0xff, bits >> 8 & 0xffff);
     match slot.checked_sub(1) {
-        Some(slot) => Ok((Id(bits >> REQUEST_BITS), slot as u8, turn as u16)),
-        None => Err(Failure::argument(format!("{request:?} is no request of this plugin"))),
+        Some(slot) => Ok((Id(bits >> REQUEST_BITS), slot as u8, generation as u16)),
+        None => Err(Failure::argument(format!("{request:?} is not a request of this plugin"))),
     }
 }
 
@@ -61,7 +61,7 @@ impl<T> Registry<T> {
         Self { kind, objects: RwLock::new(BTreeMap::new()) }
     }
 
-    /// Keeps what is made from its own number.
+    /// Stores an object that is made from its own number.
     pub(crate) fn insert_with(&self, make: impl FnOnce(Id) -> T) -> Id {
         let id = Id(NEXT.fetch_add(1, Ordering::Relaxed));
         let object = Arc::new(make(id));
@@ -97,7 +97,7 @@ impl<T> Registry<T> {
     }
 }
 
-/// Requests of one object, in as many slots as may be in flight.
+/// Requests of one object, in a bounded number of slots.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -105,14 +105,14 @@ pub(crate) struct Slots<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    turn: u16,
+    generation: u16,
     content: Option<T>,
 }
 
 impl<T> Slots<T> {
     /// `count` is at most 255.
     pub(crate) fn new(count: u8) -> Self {
-        Self { slots: (0..count.min(254)).map(|_| Slot { turn: 0, content: None }).collect() }
+        Self { slots: (0..count.min(254)).map(|_| Slot { generation: 0, content: None }).collect() }
     }
 
     /// Takes a free slot; `None` when all are in use.
@@ -120,20 +120,20 @@ impl<T> Slots<T> {
         let at = self.slots.iter().position(|slot| slot.content.is_none())?;
         let slot = &mut self.slots[at];
         slot.content = Some(content);
-        Some((at as u8, slot.turn))
+        Some((at as u8, slot.generation))
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.slots.iter().all(|slot| slot.content.is_some())
     }
 
-    pub(crate) fn get(&mut self, at: u8, turn: u16) -> Result<&mut T> {
-        let slot = self.slots.get_mut(usize::from(at)).filter(|slot| slot.turn == turn);
+    pub(crate) fn get(&mut self, at: u8, generation: u16) -> Result<&mut T> {
+        let slot = self.slots.get_mut(usize::from(at)).filter(|slot| slot.generation == generation);
         slot.and_then(|slot| slot.content.as_mut())
             .ok_or_else(|| Failure::argument("there is no such request: it was done before, or never made"))
     }
 
-    /// What is in a slot that is known to be in use.
+    /// The content of a slot that is known to be in use.
     pub(crate) fn at(&mut self, at: u8) -> Option<&mut T> {
         self.slots.get_mut(usize::from(at)).and_then(|slot| slot.content.as_mut())
     }
@@ -142,7 +142,7 @@ impl<T> Slots<T> {
     pub(crate) fn free(&mut self, at: u8) {
         if let Some(slot) = self.slots.get_mut(usize::from(at)) {
             slot.content = None;
-            slot.turn = slot.turn.wrapping_add(1);
+            slot.generation = slot.generation.wrapping_add(1);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What functions return, and why they fail.
+//! Return codes and failures.
 
 use core::ffi::c_int;
 use std::fmt;
@@ -11,15 +11,15 @@ pub(crate) enum Code {
     System = 2,
     /// A bug, here or in the caller.
     Internal = 3,
-    /// An argument that makes no sense.
+    /// An invalid argument.
     Argument = 4,
-    /// Calls that do not go together.
+    /// Calls that do not match.
     Usage = 5,
-    /// Another rank, or the way to it, is gone.
+    /// Another rank, or the connection to it, was lost.
     Remote = 6,
 }
 
-/// A failed call: what NCCL gets, and what its log says.
+/// A failed call: the code for NCCL, and the message for its log.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) code: Code,

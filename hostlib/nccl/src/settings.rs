@@ -1,4 +1,4 @@
-//! What the environment says.
+//! Settings from the environment.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use netfold::Mode;
 pub(crate) struct Settings {
     /// `NETFOLD_CONTROLLER`: the controller's port for workers, or a switch's own, `HOST:PORT`.
     pub(crate) controller: Option<String>,
-    /// `NETFOLD_CA`: file of the authorities that the controller's certificate may be of.
+    /// `NETFOLD_CA`: file of the authorities that may have signed the controller's certificate.
     pub(crate) controller_ca: Option<String>,
-    /// `NETFOLD_TENANT` and `NETFOLD_TOKEN`: whose job it is.
+    /// `NETFOLD_TENANT` and `NETFOLD_TOKEN`: the tenant of the job.
     pub(crate) tenant: Option<(String, String)>,
-    /// `NETFOLD_MODE`: how floating-point tensors travel.
+    /// `NETFOLD_MODE`: how floating-point tensors are encoded.
     pub(crate) mode: Mode,
     /// `NETFOLD_NCCL_REQUIRE_SWITCH`: whether `connect` refuses when no switch can be used.
     pub(crate) require_switch: bool,
@@ -21,14 +21,14 @@ pub(crate) struct Settings {
     pub(crate) min_ranks: u16,
     /// `NETFOLD_NCCL_CONNECT_TIMEOUT`: how long `connect` may take.
     pub(crate) connect_timeout: Duration,
-    /// `NETFOLD_NCCL_STALL_TIMEOUT`: how far ranks that live may be apart.
+    /// `NETFOLD_NCCL_STALL_TIMEOUT`: how long an operation may make no progress.
     pub(crate) stall_timeout: Duration,
 }
 
 impl Settings {
     /// # Errors
     ///
-    /// In words, for a value that makes no sense.
+    /// A message for an invalid value.
     pub(crate) fn from_environment() -> Result<Self, String> {
         Self::read(|name| std::env::var(name).ok())
     }
@@ -38,7 +38,7 @@ impl Settings {
             |name: &str| variable(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let number = |name: &str, default: u64| match text(name) {
             None => Ok(default),
-            Some(text) => text.parse().map_err(|_| format!("{name}={text} is no number")),
+            Some(text) => text.parse().map_err(|_| format!("{name}={text} is not a number")),
         };
         let require_switch = match text("NETFOLD_NCCL_REQUIRE_SWITCH").as_deref() {
             None | Some("1") => true,
@@ -50,7 +50,7 @@ impl Settings {
             Some(name) => name.parse().map_err(|error| format!("NETFOLD_MODE: {error}"))?,
         };
         let min_ranks = number("NETFOLD_NCCL_MIN_RANKS", 2)?.clamp(2, u64::from(u16::MAX)) as u16;
-        // A day is as good as for ever, and cannot overflow a clock.
+        // At most a day, which cannot overflow a clock.
         let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
         Ok(Self {
             controller: text("NETFOLD_CONTROLLER"),
@@ -64,13 +64,14 @@ impl Settings {
         })
     }
 
-    /// Why a group of `world` ranks is refused from the start.
+    /// Why a group of `world` ranks is refused before connecting.
     pub(crate) fn refusal(&self, world: u16) -> Option<String> {
         if world < self.min_ranks {
             return Some(format!("{world} ranks are fewer than NETFOLD_NCCL_MIN_RANKS={}", self.min_ranks));
         }
         (self.require_switch && self.controller.is_none()).then(|| {
-            "NETFOLD_CONTROLLER names no switch (NETFOLD_NCCL_REQUIRE_SWITCH=0 would do without)".into()
+            "NETFOLD_CONTROLLER is not set (NETFOLD_NCCL_REQUIRE_SWITCH=0 allows groups without a switch)"
+                .into()
         })
     }
 }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_values_are_reported() {
         assert!(read(&[("NETFOLD_MODE", "fast")]).unwrap_err().contains("NETFOLD_MODE"));
         assert!(read(&[("NETFOLD_NCCL_MIN_RANKS", "x")]).unwrap_err().contains("NETFOLD_NCCL_MIN_RANKS=x"));
         assert!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "yes")]).is_err());

@@ -1,7 +1,7 @@
-//! The thread on which Python hears of finished operations.
+//! The thread that calls Python's callbacks for finished operations.
 //!
 //! The library's own threads must not wait for the interpreter's lock, so they put callables into a queue and one thread
-//! calls them. It is started by the first callable and ended by `netfold` at exit, before the interpreter goes.
+//! calls them. It is started by the first callable and ended by `netfold` at exit, before the interpreter ends.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ enum Message {
     End,
 }
 
-/// Where callables go. Sending never blocks; what is sent after the end is dropped.
+/// The queue of callables. Sending never blocks; what is sent after the end is dropped.
 #[derive(Clone)]
 pub(crate) struct Queue(Sender<Message>);
 
 impl Queue {
-    /// Has `callable` called soon, without arguments.
+    /// Queues `callable` to be called without arguments.
     pub(crate) fn send(&self, callable: Py<PyAny>) {
-        // The thread is gone at exit only, when nobody listens any more.
+        // The thread ends at exit only, when callbacks are not called any more.
         let _ = self.0.send(Message::Call(callable));
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn queue(py: Python<'_>) -> PyResult<Queue> {
         .map_err(|error| errors::new(py, "thread", &format!("cannot start a thread: {error}")))?;
     let queue = Queue(sender);
     let running = Dispatcher { process: std::process::id(), queue: queue.clone(), thread };
-    // After a fork the old thread is not there: its handle is only forgotten.
+    // After a fork the old thread does not exist: its handle is only forgotten.
     std::mem::forget(std::mem::replace(&mut *state, State::Running(running)));
     Ok(queue)
 }

@@ -1,4 +1,4 @@
-//! A rank's place in a job.
+//! A rank's membership of a job.
 #![expect(unsafe_code, reason = "hands the memory of Python's tensors to the library")]
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::tensor::{self, Tensor};
 use crate::work::{self, Work};
 use crate::{errors, overlap};
 
-/// A rank's place in a job. Any thread may use it; the order of calls must be the same on all ranks.
+/// A rank's membership of a job. Any thread may use it; the order of calls must be the same on all ranks.
 #[pyclass(frozen, weakref, module = "netfold._netfold")]
 pub(crate) struct Communicator {
     state: Home<Mutex<State>>,
@@ -22,9 +22,9 @@ pub(crate) struct Communicator {
     started: Mutex<VecDeque<netfold::Work>>,
     rank: u16,
     world: u16,
-    /// Of sums that may lack shares.
+    /// The default tolerance of sums.
     rescale: bool,
-    late: bool,
+    without_stragglers: bool,
 }
 
 enum State {
@@ -46,8 +46,8 @@ impl Communicator {
         started.push_back(work.clone());
     }
 
-    /// Leaves the job at once: what is under way is given up, and when nothing is, the other ranks see this one leave in
-    /// peace and finish what they are at.
+    /// Leaves the job at once: pending operations are aborted; when there are none, this is a graceful leave for the other
+    /// ranks, which finish their operations.
     fn leave_now(&self, py: Python<'_>) {
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
         let idle = {
@@ -57,7 +57,7 @@ impl Communicator {
         // This waits for threads that may want the interpreter's lock.
         py.detach(|| match before {
             State::Open(communicator) if idle && communicator.failure().is_none() => {
-                // Nobody is left to be told of a failure to leave.
+                // A failure to leave cannot be reported to anyone.
                 drop(Arc::into_inner(communicator).map(netfold::Communicator::leave));
             }
             other => drop(other),
@@ -86,17 +86,17 @@ impl Communicator {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = Options::new(rank, world_size, options)?;
-        let (rescale, late) = (options.rescales(), options.leaves_late());
+        let (rescale, without_stragglers) = (options.rescales(), options.without_stragglers());
         let builder = options.into_builder(py)?;
         let communicator =
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
         let state = State::Open(Arc::new(communicator));
         let state = Home::new(Mutex::new(state));
-        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale, late })
+        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale, without_stragglers })
     }
 
-    /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, where an
-    /// all-reduce is to feed its errors back.
+    /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, for an
+    /// all-reduce with error feedback.
     #[pyo3(signature = (collective, send, recv, op, root, dtype, priority=0, residual=None, tolerance=None))]
     #[expect(clippy::too_many_arguments, reason = "called from one place, in Python, where they have names")]
     fn submit(
@@ -119,7 +119,7 @@ impl Communicator {
         let recv = recv.map(|object| Tensor::of(object, dtype)).transpose()?;
         let mut call = self.call(py, collective, op, send.as_ref(), recv.as_ref())?.in_class(priority);
         if let Some(part) = tolerance {
-            call = call.tolerating(parse_tolerance(py, part, self.rescale, self.late)?);
+            call = call.tolerating(parse_tolerance(py, part, self.rescale, self.without_stragglers)?);
         }
         let input =
             send.as_ref().or(recv.as_ref()).map_or(std::ptr::null(), |tensor| tensor.data.cast_const());
@@ -132,7 +132,7 @@ impl Communicator {
         let fed = residual.as_ref().map(|residual| Address(residual.data as usize));
         let started = py.detach(|| {
             // SAFETY: both are the memory of `send` and `recv`, as long as `call` says by `Self::call`, the output writable
-            // and not overlapping the input but in place; and the residual is good by `check_residual`. The tensors are kept
+            // and not overlapping the input but in place; and the residual is valid by `check_residual`. The tensors are kept
             // until the operation is over, below.
             unsafe {
                 let (input, output) = (input.0 as *const u8, output.0 as *mut u8);
@@ -159,7 +159,7 @@ impl Communicator {
         self.world
     }
 
-    /// How calls travel, in words.
+    /// The data path, as text.
     fn path(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.open(py)?.path().to_string())
     }
@@ -178,7 +178,7 @@ impl Communicator {
     }
 
     /// Finishes pending operations and leaves the job. Does nothing the second time, and does not repeat an error that has
-    /// ended the job: whoever waited for an operation has got it.
+    /// ended the job: it was raised by the operation.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.check(py)?;
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
@@ -193,7 +193,7 @@ impl Communicator {
         left.map_err(|error| errors::from_library(py, &error))
     }
 
-    /// Leaves the job at once; what is under way is given up.
+    /// Leaves the job at once; pending operations are aborted.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.state.check(py)?;
         self.leave_now(py);
@@ -313,7 +313,7 @@ fn check_residual<'a>(
 #[derive(Clone, Copy)]
 struct Address(usize);
 
-/// The element type to send as: types that the library lacks travel as integers where nothing is computed.
+/// The element type to send as: types that the library lacks are sent as integers where nothing is computed.
 fn element_type(py: Python<'_>, collective: Collective, tensor: &Tensor) -> PyResult<DType> {
     let carried = if collective.reduces() { None } else { tensor::carrier(tensor.item_size) };
     tensor.dtype.or(carried).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What a communicator is told when it is made.
+//! The options of a communicator.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     seed: Option<u64>,
     tolerance: Option<f64>,
     rescale: Option<bool>,
-    late: bool,
+    without_stragglers: bool,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -42,22 +42,24 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether sums that lack shares are made as large as whole ones.
+    /// Whether sums that lack contributions are rescaled.
     pub(crate) fn rescales(&self) -> bool {
         self.rescale.unwrap_or(true)
     }
 
-    /// A builder that knows the rank's place and what it tolerates.
+    /// A builder with the rank, the world size and the tolerance.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
         let builder = Communicator::builder().rank(self.rank).world_size(self.world);
         Ok(match self.tolerance {
-            Some(part) => builder.tolerance(parse_tolerance(py, part, self.rescales(), self.late)?),
+            Some(part) => {
+                builder.tolerance(parse_tolerance(py, part, self.rescales(), self.without_stragglers)?)
+            }
             None => builder,
         })
     }
 
-    pub(crate) fn leaves_late(&self) -> bool {
-        self.late
+    pub(crate) fn without_stragglers(&self) -> bool {
+        self.without_stragglers
     }
 
     /// Reads the keyword arguments. Names that this version does not know are refused.
@@ -77,7 +79,7 @@ impl Options {
             seed: None,
             tolerance: None,
             rescale: None,
-            late: false,
+            without_stragglers: false,
             slots: None,
             classes: None,
             exchange: None,
@@ -109,7 +111,7 @@ impl Options {
                 "slots" => options.slots = Some(value.extract()?),
                 "tolerance" => options.tolerance = Some(value.extract()?),
                 "rescale" => options.rescale = Some(value.extract()?),
-                "late" => options.late = value.extract()?,
+                "without_stragglers" => options.without_stragglers = value.extract()?,
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
@@ -149,7 +151,7 @@ impl Options {
         }
         let seconds = |name: &str, value: f64| {
             Duration::try_from_secs_f64(value)
-                .map_err(|_| errors::new(py, "argument", &format!("{name} is no number of seconds")))
+                .map_err(|_| errors::new(py, "argument", &format!("{name} is not a number of seconds")))
         };
         if let Some(value) = self.join_timeout {
             builder = builder.join_timeout(seconds("join_timeout", value)?);
@@ -191,7 +193,7 @@ impl Options {
         }
         if let Some(all_gather) = self.exchange {
             let ip = self.local_ip.map(|ip| ip.parse()).transpose();
-            let local_ip = ip.map_err(|_| errors::new(py, "argument", "local_ip is no IP address"))?;
+            let local_ip = ip.map_err(|_| errors::new(py, "argument", "local_ip is not an IP address"))?;
             let exchange = PythonExchange { rank: self.rank, world: self.world, all_gather, local_ip };
             builder = builder.exchange(Box::new(exchange));
         }
@@ -203,16 +205,17 @@ fn parse_mode(py: Python<'_>, name: &str) -> PyResult<Mode> {
     name.parse().map_err(|error| errors::new(py, "argument", &format!("mode '{name}': {error}")))
 }
 
-/// How many shares may be left out, as a part of all.
-pub(crate) fn parse_tolerance(py: Python<'_>, part: f64, rescale: bool, late: bool) -> PyResult<Tolerance> {
+/// The tolerance for a fraction of missing contributions.
+pub(crate) fn parse_tolerance(
+    py: Python<'_>,
+    part: f64,
+    rescale: bool,
+    without_stragglers: bool,
+) -> PyResult<Tolerance> {
     let tolerance = Tolerance::fraction(part).ok_or_else(|| {
-        errors::new(
-            py,
-            "argument",
-            &format!("a tolerance of {part} cannot be; give a part of the shares, from 0 to 1"),
-        )
+        errors::new(py, "argument", &format!("{part} is not a tolerance; give a fraction from 0 to 1"))
     })?;
-    Ok(Tolerance { rescale, late, ..tolerance })
+    Ok(Tolerance { rescale, late: without_stragglers, ..tolerance })
 }
 
 fn parse_rounding(py: Python<'_>, name: &str, seed: u64) -> PyResult<Rounding> {

@@ -27,7 +27,7 @@ impl<T> Home<T> {
         Err(errors::new(
             py,
             "forked",
-            "this object was made before the process forked and is of no use in the child; make a new one there",
+            "this object was made before the process forked and is unusable in the child; make a new one there",
         ))
     }
 

@@ -38,10 +38,10 @@ impl Switch {
     #[pyo3(signature = (listen, payload, slots, join_timeout))]
     fn new(py: Python<'_>, listen: &str, payload: u32, slots: u32, join_timeout: f64) -> PyResult<Self> {
         let listen: SocketAddr = listen.parse().map_err(|_| {
-            errors::new(py, "argument", &format!("'{listen}' is no address to listen on: give IP:PORT"))
+            errors::new(py, "argument", &format!("'{listen}' is not an address to listen on: give IP:PORT"))
         })?;
         let join_timeout = Duration::try_from_secs_f64(join_timeout)
-            .map_err(|_| errors::new(py, "argument", "join_timeout is no number of seconds"))?;
+            .map_err(|_| errors::new(py, "argument", "join_timeout is not a number of seconds"))?;
         let builder =
             EmbeddedSwitch::builder().listen(listen).payload(payload).slots(slots).join_timeout(join_timeout);
         let switch = py.detach(|| builder.start()).map_err(|error| raised(py, &error))?;
@@ -55,7 +55,7 @@ impl Switch {
         self.address.to_string()
     }
 
-    /// Whether it serves.
+    /// Whether it is running.
     #[getter]
     fn running(&self, py: Python<'_>) -> PyResult<bool> {
         self.running.check(py)?;
@@ -63,7 +63,7 @@ impl Switch {
         Ok(running.as_ref().is_some_and(|switch| !switch.is_finished()))
     }
 
-    /// What was counted, by name; `None` after the end.
+    /// The counters, by name; `None` after the end.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.running.check(py)?;
         let counted = py.detach(|| {
@@ -97,7 +97,7 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         Python::attach(|py| {
-            // Whoever wants to know whether it ended well calls `close`.
+            // Errors of stopping are reported by `close` only.
             drop(self.close(py));
         });
     }

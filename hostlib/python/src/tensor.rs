@@ -79,7 +79,7 @@ impl Tensor {
         } else {
             let kind = object.get_type().name()?;
             let message = format!(
-                "'{kind}' is no tensor: pass a numpy array, a torch tensor, or an object with the buffer protocol or DLPack"
+                "'{kind}' is not a tensor: pass a numpy array, a torch tensor, or an object with the buffer protocol or DLPack"
             );
             return Err(refuse(py, "wrong_type", &message));
         };
@@ -295,7 +295,7 @@ fn buffer_dtype(format: &str, item_size: usize) -> Option<DType> {
     })
 }
 
-/// What an object is taken for: `(address, elements, bytes an element, element type, read-only)`. For tests.
+/// The description of an object's memory: `(address, elements, bytes an element, element type, read-only)`. For tests.
 #[pyfunction]
 #[pyo3(signature = (object, dtype=None))]
 pub(crate) fn describe(

@@ -11,7 +11,7 @@ use crate::process::Home;
 use crate::tensor::Tensor;
 use crate::{callbacks, errors};
 
-/// How often a waiting thread looks for signals, so that Ctrl-C works.
+/// How often a waiting thread checks for signals, so that Ctrl-C works.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Tensors of an operation that is under way.
@@ -20,12 +20,12 @@ type Kept = Arc<Mutex<Vec<Tensor>>>;
 /// Tensors of operations that are over, which wait for a thread that holds the interpreter's lock.
 static RETIRED: Mutex<Vec<Tensor>> = Mutex::new(Vec::new());
 
-/// Drops what finished operations have held.
+/// Drops the tensors of finished operations.
 pub(crate) fn release_retired(_py: Python<'_>) {
     let tensors = match RETIRED.try_lock() {
         Ok(mut retired) => std::mem::take(&mut *retired),
         Err(TryLockError::Poisoned(retired)) => std::mem::take(&mut *retired.into_inner()),
-        // Somebody is adding to it; next time.
+        // Another thread is adding to it; they are dropped next time.
         Err(TryLockError::WouldBlock) => return,
     };
     drop(tensors);
@@ -95,7 +95,7 @@ impl Work {
             Some(Err(error)) => Err(errors::from_library(py, &error)),
             None => {
                 let message = format!(
-                    "the operation is not finished after {:.3} s; it goes on, and can be waited for again",
+                    "the operation is not finished after {:.3} s; it continues, and can be waited for again",
                     timeout.unwrap_or_default()
                 );
                 Err(errors::retry(py, "wait_timeout", &message))
@@ -131,7 +131,7 @@ impl Work {
         Ok(Some(counters))
     }
 
-    /// Has `callable` called without arguments, on a thread of the package, once the operation is over.
+    /// Calls `callable` without arguments, on a thread of the package, once the operation is over.
     fn on_done(&self, py: Python<'_>, callable: Py<PyAny>) -> PyResult<()> {
         self.pending.check(py)?;
         let queue = callbacks::queue(py)?;

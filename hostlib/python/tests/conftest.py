@@ -119,12 +119,12 @@ class Processes:
 
     def wait(self, limit: float = LIMIT) -> List[Outcome]:
         deadline = time.monotonic() + limit
-        late = []
+        hanging = []
         for rank, process in enumerate(self.processes):
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                late.append(rank)
+                hanging.append(rank)
                 process.kill()
                 process.wait()
         outcomes = []
@@ -132,7 +132,7 @@ class Processes:
             output.seek(0)
             outcomes.append(Outcome(process.returncode, output.read()))
             output.close()
-        assert not late, f"ranks {late} hang:\n" + "\n".join(outcomes[rank].output for rank in late)
+        assert not hanging, f"ranks {hanging} hang:\n" + "\n".join(outcomes[rank].output for rank in hanging)
         return outcomes
 
 

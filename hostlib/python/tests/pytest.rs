@@ -10,19 +10,21 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold_embedded::{EmbeddedSwitch, Tampering};
+use serde_json::{Value, json};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
 const LIMIT: Duration = Duration::from_secs(1500);
 
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-fn here() -> PathBuf {
+fn manifest_dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -55,17 +57,17 @@ fn imports(python: &str, module: &str) -> bool {
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
-    let places = [folder.join("lib_netfold.so"), folder.parent().unwrap().join("lib_netfold.so")];
-    places.into_iter().find(|place| place.exists()).expect("cargo builds the cdylib before its tests")
+    let candidates = [folder.join("lib_netfold.so"), folder.parent().unwrap().join("lib_netfold.so")];
+    candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
 }
 
 /// A folder from which `import netfold` works.
 fn lay_out() -> PathBuf {
     let site = scratch("site");
     let package = site.join("netfold");
-    // Not there the first time.
+    // It does not exist the first time.
     let _ = fs::remove_dir_all(&package);
-    copy(&here().join("python/netfold"), &package);
+    copy(&manifest_dir().join("python/netfold"), &package);
     fs::copy(library(), package.join("_netfold.abi3.so")).unwrap();
     site
 }
@@ -95,7 +97,7 @@ fn run(command: &mut Command) -> ExitStatus {
             child.wait().unwrap();
             panic!("{command:?} hangs");
         }
-        thread::sleep(GLANCE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -118,8 +120,8 @@ fn pytest(python: &str, site: &Path) {
     }
     let mut command = Command::new(python);
     command.args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"]);
-    command.current_dir(here()).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
-    // A switch to which packets come trimmed, two of five that may be.
+    command.current_dir(manifest_dir()).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    // A switch that receives trimmed packets: two of five that may be trimmed.
     let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
@@ -138,6 +140,44 @@ fn the_package_under_pytest() {
     }
 }
 
+/// Writes a program `cargo` that answers maturin's `cargo rustc` with the library that cargo has built along with this test, so that
+/// nothing is compiled a second time, by another profile and other features. Everything else goes to the real cargo.
+fn write_prebuilt_cargo(folder: &Path) {
+    let manifest = manifest_dir().join("Cargo.toml");
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"])
+        .arg(&manifest)
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let package = metadata["packages"].as_array().unwrap().iter().find(|one| one["name"] == "netfold-python");
+    let package = package.expect("cargo knows this package");
+    let target = package["targets"].as_array().unwrap().iter().find(|one| one["name"] == "_netfold").unwrap();
+    let artifact = json!({
+        "reason": "compiler-artifact",
+        "package_id": package["id"],
+        "manifest_path": manifest,
+        "target": target,
+        "profile": {"opt_level": "2", "debuginfo": 1, "debug_assertions": true, "overflow_checks": true, "test": false},
+        "features": [],
+        "filenames": [library()],
+        "executable": null,
+        "fresh": true,
+    });
+    fs::create_dir_all(folder).unwrap();
+    let messages = folder.join("messages.json");
+    fs::write(&messages, format!("{artifact}\n{{\"reason\":\"build-finished\",\"success\":true}}\n"))
+        .unwrap();
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = rustc ]; then exec cat '{}'; fi\nexec '{}' \"$@\"\n",
+        messages.display(),
+        env!("CARGO")
+    );
+    let program = folder.join("cargo");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 #[test]
 fn the_wheel_installs_with_pip() {
     let Some(python) = interpreter() else { return };
@@ -146,20 +186,22 @@ fn the_wheel_installs_with_pip() {
     if !succeeds(Command::new(&python).args(["-m", "venv"]).arg(&venv))
         || !succeeds(Command::new(&pip).args(["install", "--quiet", "maturin>=1.8,<2"]))
     {
-        println!("skipped: the wheel, {python} can make no virtual environment with maturin in it");
+        println!("skipped: the wheel, {python} cannot create a virtual environment with maturin");
         return;
     }
-    // As tests are built, and in their folder: what there is already is used again.
+    let tools = scratch("tools");
+    write_prebuilt_cargo(&tools);
     let mut install = Command::new(&pip);
     install
         .args(["install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall"])
-        .arg(here());
-    install.env("MATURIN_PEP517_ARGS", "--profile dev").env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
-    install.env("CARGO_TARGET_DIR", scratch(".."));
+        .arg(manifest_dir());
     let path = std::env::join_paths(
-        std::iter::once(venv.join("bin")).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+        [tools, venv.join("bin")]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
-    assert!(run(install.env("PATH", path.unwrap())).success(), "pip cannot install {}", here().display());
+    install.env("PATH", path.unwrap()).env_remove("CARGO");
+    assert!(run(&mut install).success(), "pip cannot install {}", manifest_dir().display());
     let program = "import netfold; s = netfold.Switch(); c = netfold.Communicator(0, 1, switch=s.address); \
                    b = bytearray(8); b[0] = 3; c.all_reduce(b, dtype='i32'); assert b[0] == 3; c.close(); s.close()";
     let python = venv.join("bin/python");

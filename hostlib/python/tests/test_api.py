@@ -226,14 +226,14 @@ def test_reports_and_non_finite_values(ranks):
 
 def test_callbacks_come_on_a_thread_of_the_package(ranks):
     def body(comm):
-        heard = threading.Event()
+        called = threading.Event()
         names = []
         work = comm.all_reduce_async(numpy.ones(10, numpy.float32))
-        work.add_done_callback(lambda it: (names.append((threading.current_thread().name, it is work)), heard.set()))
-        assert heard.wait(30)
-        late = threading.Event()
-        work.add_done_callback(lambda it: late.set())
-        assert late.wait(30)
+        work.add_done_callback(lambda it: (names.append((threading.current_thread().name, it is work)), called.set()))
+        assert called.wait(30)
+        called_after = threading.Event()
+        work.add_done_callback(lambda it: called_after.set())
+        assert called_after.wait(30)
         return names
 
     for [(name, same)] in ranks(2, body):
@@ -339,9 +339,9 @@ def trimming():
     return address
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming, late):
-    """Every rank's share tells it apart, so that a sum tells whose are in it. With ``late`` a quarter is for what is trimmed."""
+@pytest.mark.parametrize("without_stragglers", [False, True])
+def test_contributions_are_left_out_alike_on_all_ranks(ranks, trimming, without_stragglers):
+    """A sum shows its contributors. With ``without_stragglers`` a quarter of the tolerance is for trimmed packets."""
     world, count = 3, 100_000
 
     def body(comm):
@@ -354,7 +354,7 @@ def test_what_is_tolerated_is_left_out_the_same_on_all_ranks(ranks, trimming, la
         assert (whole.wait() == 7).all() and whole.report()["partial"] == 0
         return total, report, scattered, less
 
-    options = {"tolerance": 0.2, "rescale": False, "late": late, "fall_back": False, "slots": 64}
+    options = {"tolerance": 0.2, "rescale": False, "without_stragglers": without_stragglers, "fall_back": False, "slots": 64}
     results = ranks(world, body, switch=trimming, **options)
     sums = set(numpy.unique(results[0][0]))
     assert sums <= set(range(8)) and len(sums) > 1, sums

@@ -106,12 +106,12 @@ def test_tensors_are_kept_until_the_operation_is_over(ranks):
 
     def body(comm):
         tensor = numpy.ones(100_000, numpy.float32).view(Array)
-        gone = weakref.ref(tensor)
+        reference = weakref.ref(tensor)
         if comm.rank == 0:
             work = comm.all_reduce_async(tensor)
             del tensor, work
             gc.collect()
-            assert gone() is not None, "the memory is still being written to"
+            assert reference() is not None, "the memory is still being written to"
             gate.wait(30)
         else:
             gate.wait(30)
@@ -120,7 +120,7 @@ def test_tensors_are_kept_until_the_operation_is_over(ranks):
         comm.barrier()
         comm.barrier()
         gc.collect()
-        return gone() is None
+        return reference() is None
 
     assert ranks(2, body) == [True, True]
 
@@ -179,7 +179,7 @@ def test_a_process_may_end_with_everything_open():
         switch = netfold.Switch()
         one = netfold.Communicator(0, 1, job="a", switch=switch.address)
         work = one.all_reduce_async(numpy.ones(1000, numpy.float32))
-        work.add_done_callback(lambda it: print("heard"))
+        work.add_done_callback(lambda it: print("called"))
         print("end")
         """
     )

@@ -86,7 +86,7 @@ def functional():
 
 
 def torchft():
-    """A replica dies, the other reconfigures and goes on; its peer comes back."""
+    """A replica is killed, the other reconfigures and continues; its peer rejoins."""
     from netfold.torchft import ProcessGroupNetfold
 
     port = int(os.environ["MASTER_PORT"])

@@ -244,7 +244,7 @@ def feedback():
 
 
 def tolerance():
-    """DDP whose hook may miss shares of gradients, at a switch to which packets come trimmed."""
+    """DDP whose hook may lack contributions to gradients, at a switch that receives trimmed packets."""
     start("gloo")
     options = netfold.torch.Options(switch=os.environ["NETFOLD_TEST_SWITCH"], fall_back=False)
 
@@ -301,7 +301,7 @@ def bad_tensors():
 
 
 def leave_early():
-    """Whoever is done goes at once; the others still get their results."""
+    """Ranks that are done leave at once; the others still get their results."""
     start()
     for _ in range(3):
         tensor = torch.ones(1 << 20)

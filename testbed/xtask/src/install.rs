@@ -19,10 +19,13 @@ pub(crate) struct Arguments {
     /// Folder to put before the prefix, for packagers
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
-    /// Build without optimisation for the machine's users: faster to build
-    #[arg(long)]
+    /// Build with the development profile, which is faster to build and slower to run
+    #[arg(long, conflicts_with = "library")]
     dev: bool,
-    /// Also build libnetfold-mpi.so, with mpicc or what MPICC names, for the MPI that it belongs to
+    /// Install this static library (libnetfold_c.a) instead of building one
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Also build libnetfold-mpi.so, with mpicc or the compiler that MPICC names, for the MPI that it belongs to
     #[arg(long)]
     mpi: bool,
 }
@@ -35,11 +38,12 @@ const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-
 
 pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
     heading("host library for C");
-    let profile: &[&str] = if arguments.dev { &[] } else { &["--release"] };
-    run(&mut cargo(&[&["build", "-p", "netfold-c"], profile].concat()))?;
-    let built = built_folder()?.join(if arguments.dev { "debug" } else { "release" }).join("libnetfold_c.a");
+    let built = match &arguments.library {
+        Some(library) => std::path::absolute(library)?,
+        None => build(arguments.dev)?,
+    };
     if !built.is_file() {
-        bail!("{} is not there; was CARGO_BUILD_TARGET set?", built.display());
+        bail!("{} does not exist; was CARGO_BUILD_TARGET set?", built.display());
     }
     let prefix = if arguments.prefix.is_absolute() {
         arguments.prefix.clone()
@@ -64,6 +68,13 @@ pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
     }
     println!("installed under {}", root.display());
     Ok(())
+}
+
+/// Builds the static library, and returns its path.
+fn build(dev: bool) -> Result<PathBuf> {
+    let profile: &[&str] = if dev { &[] } else { &["--release"] };
+    run(&mut cargo(&[&["build", "-p", "netfold-c"], profile].concat()))?;
+    Ok(built_folder()?.join(if dev { "debug" } else { "release" }).join("libnetfold_c.a"))
 }
 
 /// Where cargo puts what it builds.

@@ -1,4 +1,4 @@
-//! What is missing is told, and nothing stays behind.
+//! Missing prerequisites are reported, and nothing stays behind.
 
 use std::process::Command;
 
@@ -17,10 +17,7 @@ fn devices_that_do_not_exist() {
     assert!(matches!(&error, DpdkError::Driver { device, .. } if device == "net_nonsense0"), "{error}");
     alone(|| {
         let error = refused("net_af_packet,iface=nowhere0");
-        assert!(
-            matches!(&error, DpdkError::Device { said, .. } if said.contains("No such device")),
-            "{error}"
-        );
+        assert!(matches!(&error, DpdkError::Device { log, .. } if log.contains("No such device")), "{error}");
         let error = refused("net_af_packet,nonsense=1");
         assert!(matches!(&error, DpdkError::Device { .. }), "{error}");
     });
@@ -48,7 +45,7 @@ fn more_than_a_device_has() {
 }
 
 #[test]
-fn what_is_decided_when_dpdk_starts() {
+fn options_are_fixed_when_dpdk_starts() {
     assert_eq!(eal().memory(), Memory::Ordinary);
     for other in [
         Options { huge: Huge::Always, ..options() },
@@ -91,37 +88,37 @@ fn in_a_process(command: &[&str], test: &str) -> Option<String> {
 }
 
 #[test]
-#[ignore = "in a process of its own, run by hugepages_that_are_not_there"]
-fn asks_for_hugepages() {
+#[ignore = "in a process of its own, run by missing_hugepages_are_reported"]
+fn starts_with_hugepages() {
     let spec: Spec = "net_ring0 --in-memory -m 1000000".parse().unwrap();
-    let error = Eal::start(&spec.options, false).expect_err("nobody has a terabyte of hugepages");
-    println!("said: {error}");
+    let error = Eal::start(&spec.options, false).expect_err("no machine has a terabyte of hugepages");
+    println!("log: {error}");
     assert!(matches!(error, DpdkError::Hugepages { needed_mb: 1_000_000, .. }));
     Eal::start(&options(), false).expect("it was not started, so it can be");
 }
 
 #[test]
-fn hugepages_that_are_not_there() {
-    let text = in_a_process(&[], "asks_for_hugepages").expect("this program runs");
+fn missing_hugepages_are_reported() {
+    let text = in_a_process(&[], "starts_with_hugepages").expect("this program runs");
     assert!(text.contains("nr_hugepages"), "{text}");
 }
 
 #[test]
-#[ignore = "in a process of its own, run by options_that_dpdk_refuses"]
-fn asks_for_nonsense() {
+#[ignore = "in a process of its own, run by invalid_options_are_reported"]
+fn starts_with_invalid_options() {
     let spec: Spec = "net_ring0 --no-huge --lcores nonsense".parse().unwrap();
     let error = Eal::start(&spec.options, false).expect_err("nonsense");
-    assert!(matches!(&error, DpdkError::Start { said, .. } if said.contains("lcores")), "{error}");
+    assert!(matches!(&error, DpdkError::Start { log, .. } if log.contains("lcores")), "{error}");
 }
 
 #[test]
-fn options_that_dpdk_refuses() {
-    in_a_process(&[], "asks_for_nonsense");
+fn invalid_options_are_reported() {
+    in_a_process(&[], "starts_with_invalid_options");
 }
 
 #[test]
-#[ignore = "in a process of its own, run by privileges_that_are_missing"]
-fn asks_without_privilege() {
+#[ignore = "in a process of its own, run by missing_privileges_are_reported"]
+fn starts_without_privilege() {
     let error = refused("net_af_packet,iface=lo");
     assert!(matches!(error, DpdkError::Privilege { capability: "CAP_NET_RAW", .. }), "{error}");
     let error = refused("net_tap,iface=nf1");
@@ -130,10 +127,10 @@ fn asks_without_privilege() {
 }
 
 #[test]
-fn privileges_that_are_missing() {
+fn missing_privileges_are_reported() {
     in_a_process(
         &["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-net_raw,-net_admin"],
-        "asks_without_privilege",
+        "starts_without_privilege",
     );
 }
 

@@ -7,7 +7,7 @@ use netfold_io::link::Link;
 use netfold_io::{IoError, OpenOptions, PortId, RxBatch, Transmit};
 
 use crate::network::{alone, ip, pair};
-use crate::{PATIENCE, both_ways, eal, numbered, open, receive, send};
+use crate::{HANG_TIMEOUT, both_ways, eal, numbered, open, receive, send};
 
 #[test]
 fn packet_sockets_carry_frames_both_ways() {
@@ -35,7 +35,7 @@ fn jumbo_frames_fit_the_rings_of_a_packet_socket() {
 }
 
 #[test]
-fn a_tap_is_an_interface_that_goes_with_its_port() {
+fn a_tap_interface_is_removed_with_its_port() {
     alone(|| {
         let mut tap = open("net_tap,iface=nf0").expect("a tap");
         ip("addr add 10.9.8.1/24 dev nf0");
@@ -47,7 +47,7 @@ fn a_tap_is_an_interface_that_goes_with_its_port() {
         send(&mut tap, &numbered(1, 60));
         let begun = Instant::now();
         while !ip("-s -o link show nf0").contains("60 ") {
-            assert!(begun.elapsed() < PATIENCE, "the kernel never got the frame");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "the kernel never got the frame");
         }
         assert!(!tap.wait(Duration::ZERO).expect("wait") || tap.counters().rx_calls > 0);
         drop(tap);
@@ -56,7 +56,7 @@ fn a_tap_is_an_interface_that_goes_with_its_port() {
 }
 
 #[test]
-fn what_a_device_was_is_given_back() {
+fn a_device_is_restored_when_closed() {
     alone(|| {
         pair(1500);
         for _ in 0..5 {
@@ -72,13 +72,13 @@ fn what_a_device_was_is_given_back() {
 fn datagrams_pass_between_what_stands_behind_io() {
     alone(|| {
         pair(1500);
-        // Whoever is first says how DPDK starts.
+        // The first device determines how DPDK starts.
         let _eal = eal();
         let choice = |words: &str| words.parse().expect("a device of DPDK");
         let any = OpenOptions::at(([0, 0, 0, 0], 20038).into());
         let hub = choice("dpdk:net_af_packet,iface=va address=10.1.1.1 --no-huge");
         let mut hub = netfold_dpdk::open(&hub, &any).expect("opens");
-        let at = hub.local_addr().expect("the address that was said");
+        let at = hub.local_addr().expect("the address that was given");
         assert_eq!(at, ([10, 1, 1, 1], 20038).into());
         let peer = OpenOptions { local: ([10, 1, 1, 2], 4000).into(), peer: Some(at), ..any };
         let spoke = choice("dpdk:net_af_packet,iface=vb --no-huge");
@@ -90,7 +90,7 @@ fn datagrams_pass_between_what_stands_behind_io() {
             hub.wait(Duration::from_millis(1)).expect("wait");
             spoke.wait(Duration::from_millis(1)).expect("wait");
             spoke.receive(&mut RxBatch::new(16, 20_000)).expect("receive");
-            assert!(begun.elapsed() < PATIENCE, "nothing gets through");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "nothing gets through");
         }
         assert_eq!((batch.packets()[0].port, batch.bytes(&batch.packets()[0])), (PortId(3), &b"hello"[..]));
         let nowhere = netfold_dpdk::open(&choice("dpdk:net_ring0"), &any).err().expect("it has no address");

@@ -15,7 +15,7 @@ use netfold_io::RxBatch;
 use netfold_io::link::Link;
 
 /// Long enough for any machine; only failing tests wait that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How DPDK starts in these tests, whichever of them is first.
 fn options() -> Options {
@@ -48,7 +48,7 @@ fn send(link: &mut impl Link, bytes: &[u8]) {
             return;
         }
         link.wait(Duration::from_millis(1)).expect("wait");
-        assert!(begun.elapsed() < PATIENCE, "no room for a frame");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "no room for a frame");
     }
 }
 
@@ -63,7 +63,7 @@ fn receive(link: &mut impl Link, count: usize, wanted: impl Fn(&[u8]) -> bool) -
         }
         let frames = batch.packets().iter().map(|packet| batch.bytes(packet));
         got.extend(frames.filter(|frame| wanted(frame)).map(<[u8]>::to_vec));
-        assert!(begun.elapsed() < PATIENCE, "{} of {count} frames came", got.len());
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{} of {count} frames came", got.len());
     }
     got
 }

@@ -8,7 +8,7 @@ use netfold_dpdk::Dpdk;
 use netfold_io::link::Link;
 use netfold_io::{IoSpec, OpenOptions, PortId, RxBatch, Transmit};
 
-use crate::{PATIENCE, eal, is_ours, numbered, open, receive, send};
+use crate::{HANG_TIMEOUT, eal, is_ours, numbered, open, receive, send};
 
 const FRAMES: u32 = 300;
 const AT_ONCE: u32 = 20;
@@ -18,7 +18,7 @@ const SOCKET: &str = "NETFOLD_TEST_MEMIF";
 fn wait_for(link: &Dpdk, up: bool) {
     let begun = Instant::now();
     while link.port().link_state().up != up {
-        assert!(begun.elapsed() < PATIENCE, "the other end does not come or go");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "the other end does not come or go");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -81,7 +81,7 @@ fn datagrams_pass_through_memory_and_no_file_is_left() {
         };
         let any = OpenOptions::at(([0, 0, 0, 0], 20038).into());
         let mut hub = netfold_dpdk::open(&choice("server", 1), &any).expect("a server");
-        let at = hub.local_addr().expect("the address that was said");
+        let at = hub.local_addr().expect("the address that was given");
         let peer = OpenOptions { local: ([0, 0, 0, 0], 4000).into(), peer: Some(at), ..any };
         let mut spoke = netfold_dpdk::open(&choice("client", 2), &peer).expect("a client");
         hub.bind_port(PortId(0), ([10, 3, 0, 2], 4000).into()).expect("a port");
@@ -92,7 +92,7 @@ fn datagrams_pass_through_memory_and_no_file_is_left() {
             hub.wait(Duration::from_millis(1)).expect("wait");
             spoke.wait(Duration::from_millis(1)).expect("wait");
             spoke.receive(&mut RxBatch::new(16, 40_000)).expect("receive");
-            assert!(begun.elapsed() < PATIENCE, "nothing gets through");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "nothing gets through");
         }
         assert_eq!(batch.bytes(&batch.packets()[0]), b"hello");
         // Either may go first.

@@ -6,7 +6,7 @@ use netfold_dpdk::{Arrivals, Dpdk, Port, PortConfig, Spec, Steering, rings};
 use netfold_io::RxBatch;
 use netfold_io::link::Link;
 
-use crate::{PATIENCE, both_ways, eal, is_ours, numbered, options, receive, send, start};
+use crate::{HANG_TIMEOUT, both_ways, eal, is_ours, numbered, options, receive, send, start};
 
 const SMALL: PortConfig = PortConfig { mtu: Some(1500), queues: 1, descriptors: 64, threads: 1 };
 
@@ -41,9 +41,9 @@ fn a_full_ring_pushes_back_and_loses_nothing() {
         assert!(sent < 10_000, "a ring of 63 frames never fills");
     }
     assert!(sent > 63);
-    assert!(!a.wait(Duration::from_millis(5)).expect("wait"), "nobody made room");
+    assert!(!a.wait(Duration::from_millis(5)).expect("wait"), "there is no room yet");
     let first = receive(&mut b, 63, is_ours);
-    assert!(a.wait(PATIENCE).expect("wait") && a.frame(60).is_some(), "there is room again");
+    assert!(a.wait(HANG_TIMEOUT).expect("wait") && a.frame(60).is_some(), "there is room again");
     a.flush().expect("flush");
     let mut got = first;
     while got.len() < sent as usize {
@@ -99,11 +99,11 @@ fn batches_bound_what_is_received_and_the_rest_stays() {
 fn wakers_and_arrivals_end_a_wait() {
     let (mut a, mut b) = back_to_back(&SMALL, 255);
     a.waker().wake();
-    assert!(a.wait(PATIENCE).expect("wait"));
+    assert!(a.wait(HANG_TIMEOUT).expect("wait"));
     assert!(!a.wait(Duration::from_millis(2)).expect("wait"), "used up");
     let waker = a.waker();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| a.wait(PATIENCE));
+        let waiting = scope.spawn(|| a.wait(HANG_TIMEOUT));
         waker.wake();
         assert!(waiting.join().expect("no panic").expect("wait"));
     });
@@ -115,8 +115,8 @@ fn wakers_and_arrivals_end_a_wait() {
 }
 
 #[test]
-fn buffers_go_home_and_memory_is_used_again() {
-    // Each of these ports takes several megabytes; without anything going home there would soon be none left.
+fn buffers_return_to_their_pool_and_memory_is_reused() {
+    // Each of these ports takes several megabytes; if none were freed there would soon be none left.
     for round in 0..60 {
         let (mut a, mut b) = back_to_back(&PortConfig { mtu: Some(9000), ..SMALL }, 63);
         let before = a.port().pool().available();

@@ -1,4 +1,4 @@
-//! Several threads over one device: each hears its own port, by whichever queue the device puts a datagram in.
+//! Several threads over one device: each receives its own port, from whichever queue the device puts a datagram in.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use netfold_io::{Cores, IoError, OpenOptions, PacketIo, PortId, RxBatch, Transmi
 use netfold_wire::frame::{Endpoint, EthernetAddress, OUTER_LEN, Outer};
 
 use crate::network::{alone, ip, pair};
-use crate::{PATIENCE, eal, options, send};
+use crate::{HANG_TIMEOUT, eal, options, send};
 
 const HUB: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const PEER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(198, 18, 0, 2), 4000);
@@ -84,7 +84,7 @@ fn take(hub: &mut impl PacketIo, batch: &mut RxBatch, next: &mut [u32]) {
 }
 
 #[test]
-fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
+fn a_datagram_reaches_its_thread_from_every_queue() {
     const EACH: u32 = 50;
     for (queues, threads) in [(4, 2), (4, 3), (4, 4), (2, 4), (1, 3), (3, 1)] {
         let mut rig = Rig::new(queues, threads);
@@ -92,7 +92,7 @@ fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
             for queue in 0..queues {
                 let payload = [u32::from(queue).to_be_bytes(), number.to_be_bytes()].concat();
                 (0..threads).for_each(|thread| rig.send(queue.into(), thread, &payload));
-                // Nobody's, by port and by address.
+                // Without an owner, by port and by address.
                 rig.send(queue.into(), threads, b"nobody's");
                 let elsewhere = rig.frame(Ipv4Addr::new(198, 18, 0, 3), PORT, b"elsewhere");
                 send(&mut rig.ends[usize::from(queue)], &elsewhere);
@@ -105,7 +105,7 @@ fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
                 hub.wait(Duration::ZERO).expect("wait");
                 take(hub, &mut batch, next);
             }
-            assert!(begun.elapsed() < PATIENCE, "{queues} queues, {threads} threads: {next:?}");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "{queues} queues, {threads} threads: {next:?}");
         }
         for (thread, hub) in (0..threads).zip(&rig.hubs) {
             let (counters, own) = (hub.counters(), (0..queues).filter(|queue| queue % threads == thread));
@@ -126,8 +126,8 @@ fn a_datagram_reaches_its_thread_by_whichever_queue_it_arrives() {
 fn all_send_back(rig: &mut Rig, queues: u16, threads: u16) {
     rig.ask(usize::from(queues) - 1);
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
-    let (mut heard, mut answers) = (vec![0; threads.into()], 0);
-    while heard.contains(&0) || answers == 0 {
+    let (mut received, mut answers) = (vec![0; threads.into()], 0);
+    while received.contains(&0) || answers == 0 {
         for (thread, hub) in (0_u16..).zip(&mut rig.hubs) {
             hub.wait(Duration::ZERO).expect("wait");
             hub.receive(&mut batch).expect("receive");
@@ -141,7 +141,7 @@ fn all_send_back(rig: &mut Rig, queues: u16, threads: u16) {
                     ([8, 0], _) => {
                         let thread = u16::from_be_bytes([frame[OUTER_LEN], frame[OUTER_LEN + 1]]);
                         assert_eq!(queue, thread % queues, "thread {thread} sent by another queue");
-                        heard[usize::from(thread)] += 1;
+                        received[usize::from(thread)] += 1;
                     }
                     ([8, 6], Some([0, 2])) => answers += 1,
                     // Questions for the peer.
@@ -149,32 +149,32 @@ fn all_send_back(rig: &mut Rig, queues: u16, threads: u16) {
                 }
             }
         }
-        assert!(begun.elapsed() < PATIENCE, "{heard:?}, {answers} answers");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{received:?}, {answers} answers");
     }
     assert_eq!(answers, 1, "one thread answers");
 }
 
 /// A thread without a queue sleeps until another wakes it.
 #[test]
-fn who_hands_over_wakes_who_waits() {
+fn a_transfer_wakes_the_receiving_thread() {
     const COUNT: u32 = 100;
     let mut rig = Rig::new(1, 2);
     let (mut second, mut first) = (rig.hubs.pop().expect("two"), rig.hubs.pop().expect("two"));
-    let heard = AtomicU32::new(0);
+    let received = AtomicU32::new(0);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut batch = RxBatch::new(64, 1 << 18);
-            while heard.load(Ordering::Acquire) < COUNT && begun.elapsed() < PATIENCE {
-                second.wait(PATIENCE).expect("wait");
+            while received.load(Ordering::Acquire) < COUNT && begun.elapsed() < HANG_TIMEOUT {
+                second.wait(HANG_TIMEOUT).expect("wait");
                 let count = second.receive(&mut batch).expect("receive") as u32;
-                heard.fetch_add(count, Ordering::Release);
+                received.fetch_add(count, Ordering::Release);
             }
         });
         let mut batch = RxBatch::new(64, 1 << 18);
         for number in 0..COUNT {
             rig.send(0, 1, b"wake up");
-            while heard.load(Ordering::Acquire) == number && begun.elapsed() < PATIENCE {
+            while received.load(Ordering::Acquire) == number && begun.elapsed() < HANG_TIMEOUT {
                 first.wait(Duration::from_millis(1)).expect("wait");
                 assert_eq!(first.receive(&mut batch).expect("receive"), 0);
             }
@@ -187,37 +187,37 @@ fn who_hands_over_wakes_who_waits() {
 
 /// Under load by all queues at once nothing is lost, and each thread's datagrams of a queue stay in order.
 #[test]
-fn nothing_is_lost_between_threads_that_run() {
+fn no_packet_is_lost_between_running_threads() {
     const EACH: u32 = 4000;
     const WINDOW: u32 = 40;
     for (queues, threads) in [(3_usize, 3_u16), (1, 3), (2, 3)] {
         let mut rig = Rig::new(queues as u16, threads);
         let hubs = std::mem::take(&mut rig.hubs);
         // What each thread has received by each queue.
-        let heard: Vec<Vec<AtomicU32>> =
+        let received: Vec<Vec<AtomicU32>> =
             (0..threads).map(|_| (0..queues).map(|_| AtomicU32::new(0)).collect()).collect();
         let done = AtomicBool::new(false);
         let counters: Vec<_> = std::thread::scope(|scope| {
             let running: Vec<_> = hubs
                 .into_iter()
-                .zip(&heard)
-                .map(|(mut hub, heard)| {
+                .zip(&received)
+                .map(|(mut hub, received)| {
                     let done = &done;
                     scope.spawn(move || {
-                        let (mut batch, mut next) = (RxBatch::new(64, 1 << 18), vec![0; heard.len()]);
+                        let (mut batch, mut next) = (RxBatch::new(64, 1 << 18), vec![0; received.len()]);
                         while !done.load(Ordering::Acquire) {
                             hub.wait(Duration::from_millis(20)).expect("wait");
                             take(&mut hub, &mut batch, &mut next);
-                            heard
+                            received
                                 .iter()
                                 .zip(&next)
-                                .for_each(|(heard, next)| heard.store(*next, Ordering::Release));
+                                .for_each(|(received, next)| received.store(*next, Ordering::Release));
                         }
                         hub.counters()
                     })
                 })
                 .collect();
-            feed(&mut rig, &heard, EACH, WINDOW);
+            feed(&mut rig, &received, EACH, WINDOW);
             done.store(true, Ordering::Release);
             running.into_iter().map(|hub| hub.join().expect("no panic")).collect()
         });
@@ -228,17 +228,17 @@ fn nothing_is_lost_between_threads_that_run() {
 }
 
 /// Sends so many datagrams to each thread by each queue, of which a window each is under way.
-fn feed(rig: &mut Rig, heard: &[Vec<AtomicU32>], each: u32, window: u32) {
+fn feed(rig: &mut Rig, received: &[Vec<AtomicU32>], each: u32, window: u32) {
     let queues = rig.ends.len();
-    let (begun, mut sent) = (Instant::now(), vec![vec![0_u32; queues]; heard.len()]);
+    let (begun, mut sent) = (Instant::now(), vec![vec![0_u32; queues]; received.len()]);
     while sent.iter().flatten().any(|sent| *sent < each)
-        || heard.iter().flatten().any(|heard| heard.load(Ordering::Acquire) < each)
+        || received.iter().flatten().any(|received| received.load(Ordering::Acquire) < each)
     {
-        assert!(begun.elapsed() < PATIENCE, "{sent:?} sent, {heard:?} heard");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{sent:?} sent, {received:?} received");
         let mut idle = true;
         for queue in 0..queues {
             for (thread, sent) in sent.iter_mut().enumerate() {
-                let under_way = sent[queue] - heard[thread][queue].load(Ordering::Acquire);
+                let under_way = sent[queue] - received[thread][queue].load(Ordering::Acquire);
                 if sent[queue] == each || under_way >= window {
                     continue;
                 }
@@ -256,7 +256,7 @@ fn feed(rig: &mut Rig, heard: &[Vec<AtomicU32>], each: u32, window: u32) {
 
 /// One thread that does not run costs its own datagrams alone, and those that found no room are counted.
 #[test]
-fn who_is_late_holds_nobody_up() {
+fn a_slow_thread_does_not_block_the_others() {
     const COUNT: u32 = 3000;
     let mut rig = Rig::new(1, 2);
     let before = rig.ends[0].port().pool().available();
@@ -269,17 +269,17 @@ fn who_is_late_holds_nobody_up() {
     let begun = Instant::now();
     while next[0] < COUNT {
         take(&mut rig.hubs[0], &mut batch, &mut next);
-        assert!(begun.elapsed() < PATIENCE, "{next:?}");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{next:?}");
     }
     let (late, mut next) = (&mut rig.hubs[1], [0]);
     let dropped = late.counters().rx_dropped as u32;
     while next[0] < COUNT - dropped {
         take(late, &mut batch, &mut next);
-        assert!(begun.elapsed() < PATIENCE, "{next:?} arrived, {dropped} were dropped");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{next:?} arrived, {dropped} were dropped");
     }
     assert!((1..COUNT / 2).contains(&dropped), "{dropped} of {COUNT} were dropped");
     assert_eq!(late.counters().rx_crossed, u64::from(COUNT - dropped));
-    // Packets go home with the last who has them.
+    // Packets are freed with their last holder.
     rig.hubs.clear();
     let at_home = rig.ends[0].port().pool().available();
     assert!(at_home >= before - 64, "{before} buffers were there before, {at_home} are now");
@@ -294,7 +294,7 @@ fn at(port: u16) -> OpenOptions {
 }
 
 fn open(words: &str, count: u16) -> Result<Vec<Box<dyn PacketIo>>, IoError> {
-    // Whoever is first says how DPDK starts.
+    // The first device determines how DPDK starts.
     let _eal = eal();
     open_threads(
         &format!("dpdk:{words} --no-huge").parse().expect("a choice"),
@@ -318,13 +318,13 @@ fn sockets_are_answered(mut hubs: Vec<Box<dyn PacketIo>>) -> Vec<(u64, u64)> {
         .collect();
     // Until both ends know where the other is, something is sent in vain.
     let begun = Instant::now();
-    while !ask_and_hear(&mut hubs, &sockets, u8::MAX, Duration::from_millis(300)) {
+    while !send_and_receive(&mut hubs, &sockets, u8::MAX, Duration::from_millis(300)) {
         let counters: Vec<_> = hubs.iter().map(|hub| hub.counters()).collect();
-        assert!(begun.elapsed() < PATIENCE, "nothing gets through: {counters:?}");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "nothing gets through: {counters:?}");
     }
     let before: Vec<_> = hubs.iter().map(|hub| hub.counters()).collect();
     for number in 0..EACH {
-        assert!(ask_and_hear(&mut hubs, &sockets, number, PATIENCE), "{number} is not answered");
+        assert!(send_and_receive(&mut hubs, &sockets, number, HANG_TIMEOUT), "{number} is not answered");
     }
     let all = u64::from(EACH) * sockets.len() as u64;
     let since = hubs.iter().zip(&before).map(|(hub, before)| {
@@ -337,7 +337,7 @@ fn sockets_are_answered(mut hubs: Vec<Box<dyn PacketIo>>) -> Vec<(u64, u64)> {
 }
 
 /// Sends a datagram by each socket to each thread, which sends it back. Whether all answers came in time.
-fn ask_and_hear(
+fn send_and_receive(
     hubs: &mut [Box<dyn PacketIo>],
     sockets: &[UdpSocket],
     number: u8,
@@ -357,12 +357,12 @@ fn ask_and_hear(
             let echo: Vec<_> = batch.packets().iter().map(|packet| packet.to(packet.port)).collect();
             hub.transmit(batch.memory(), &echo).expect("transmit");
         }
-        let mut heard = [0; 2];
+        let mut received = [0; 2];
         for (index, socket) in sockets.iter().enumerate() {
-            while let Ok((2, from)) = socket.recv_from(&mut heard) {
+            while let Ok((2, from)) = socket.recv_from(&mut received) {
                 let hub = usize::from(from.port() - PORT);
-                assert_eq!(usize::from(heard[1]), hub, "from who was asked");
-                waiting.retain(|who| heard[0] != number || *who != (index, hub));
+                assert_eq!(usize::from(received[1]), hub, "from the hub that it was sent to");
+                waiting.retain(|who| received[0] != number || *who != (index, hub));
             }
         }
     }
@@ -380,7 +380,7 @@ fn threads_share_a_packet_socket() {
             if queues == ",qpairs=1" {
                 assert_eq!((crossed[0].0, crossed[1].0), (0, crossed[1].1), "one thread has the queue");
             } else {
-                // The kernel's hash puts each of so many flows where it likes.
+                // The kernel's hash distributes the flows.
                 assert!(crossed.iter().all(|(crossed, _)| *crossed > 0), "{crossed:?}");
             }
         });
@@ -400,7 +400,7 @@ fn threads_share_a_tap() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_told() {
+fn devices_that_cannot_be_shared_are_reported() {
     let null = "net_null address=198.18.0.1";
     assert_eq!(open(null, 2).expect("a device with queues enough").len(), 2);
     let count = |words: &str| -> Result<usize, DpdkError> {
@@ -410,20 +410,20 @@ fn what_cannot_be_shared_is_told() {
     assert_eq!(count("net_null").expect("one for each"), 3);
     assert_eq!(count("net_null queues=2").expect("two for three"), 2);
     assert_eq!(count("net_null queues=4").expect("four for three"), 4);
-    let said = |refused: Result<Vec<Box<dyn PacketIo>>, IoError>| {
+    let refusal = |refused: Result<Vec<Box<dyn PacketIo>>, IoError>| {
         let error = refused.err().expect("it is refused");
         match std::error::Error::source(&error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         }
     };
-    let many = said(open(null, 65));
+    let many = refusal(open(null, 65));
     assert!(many.contains("65 packet threads are to share net_null, which takes 1 to 64"), "{many}");
     let choice = format!("dpdk:{null}").parse().expect("a choice");
-    let twice = said(open_threads(&choice, &[at(7), at(7)], &Cores::default()));
+    let twice = refusal(open_threads(&choice, &[at(7), at(7)], &Cores::default()));
     assert!(twice.contains("another packet thread has this port"), "{twice}");
     let elsewhere = OpenOptions::at(([198, 18, 0, 9], 8).into());
     let choice = "dpdk:net_null".parse().expect("a choice");
-    let apart = said(open_threads(&choice, &[at(7), elsewhere], &Cores::default()));
+    let apart = refusal(open_threads(&choice, &[at(7), elsewhere], &Cores::default()));
     assert!(apart.contains("have one address"), "{apart}");
 }

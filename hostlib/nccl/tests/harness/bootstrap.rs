@@ -10,7 +10,7 @@ fn variable<T: FromStr>(name: &str) -> T {
 
 /// This rank's place.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct RankContext {
     pub(crate) plugin: std::path::PathBuf,
     pub(crate) scenario: String,
     pub(crate) version: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Place {
     pub(crate) world: usize,
 }
 
-impl Place {
+impl RankContext {
     pub(crate) fn from_environment() -> Self {
         Self {
             plugin: variable("HARNESS_PLUGIN"),
@@ -32,7 +32,7 @@ impl Place {
     /// Every rank's bytes, by rank; nothing of ranks that have ended.
     pub(crate) fn gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         let hex: String = mine.iter().map(|byte| format!("{byte:02x}")).collect();
-        say(&format!("gather {hex}"));
+        report(&format!("gather {hex}"));
         let mut line = String::new();
         assert!(
             std::io::stdin().read_line(&mut line).unwrap() > 0,
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-pub(crate) fn say(line: &str) {
+pub(crate) fn report(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use crate::bootstrap::{Place, say, until};
+use crate::bootstrap::{RankContext, report, until};
 use crate::plugin::{CollNet, Handle, log_lines};
 use crate::tensor::{REDUCTIONS, expected, input, size_of};
 
-/// Longest time for anything that is expected to work.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of everything that is expected to work.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 const HOST: i32 = 1;
 const CUDA: i32 = 2;
 /// Elements; above 1003, bytes.
@@ -18,7 +18,7 @@ const SIZES: &[usize] = &[0, 1, 3, 1003, 0x8_0000, 0x8_0000 - 4];
 type Ptr = *mut c_void;
 
 /// `listen`, handles, `connect`, and `closeListen` where NCCL calls it.
-pub(crate) fn connect(place: &Place, coll: &CollNet) -> Result<Ptr, i32> {
+pub(crate) fn connect(place: &RankContext, coll: &CollNet) -> Result<Ptr, i32> {
     let (handle, listener) = coll.listen(0).unwrap();
     let mut handles: Vec<Handle> =
         place.gather(&handle).into_iter().map(|bytes| bytes.try_into().unwrap()).collect();
@@ -43,7 +43,7 @@ struct Operation {
 }
 
 impl Operation {
-    fn new(place: &Place, (dtype, op): (i32, i32), salt: usize, count: usize, in_place: bool) -> Self {
+    fn new(place: &RankContext, (dtype, op): (i32, i32), salt: usize, count: usize, in_place: bool) -> Self {
         let input = input(dtype, place.rank, salt, count);
         let output = if in_place { Vec::new() } else { vec![0x5a; input.len() + 1] };
         let none = std::ptr::null_mut();
@@ -64,8 +64,8 @@ impl Operation {
         !self.request.is_null()
     }
 
-    fn finish(&self, place: &Place, coll: &CollNet, comm: Ptr) {
-        let bytes = until("an all-reduce", PATIENCE, || {
+    fn finish(&self, place: &RankContext, coll: &CollNet, comm: Ptr) {
+        let bytes = until("an all-reduce", TIMEOUT, || {
             coll.0.test(self.request).unwrap_or_else(|code| panic!("test: {code}: {:?}", log_lines().last()))
         });
         assert_eq!(bytes as usize, self.input.len());
@@ -80,14 +80,19 @@ impl Operation {
             let Self { dtype, op, count, salt, .. } = self;
             panic!("dtype {dtype} op {op} count {count} salt {salt}: element {at} is {got:?}, not {right:?}");
         }
-        assert!(self.output.is_empty() || self.output.last() == Some(&0x5a), "written behind the end");
+        assert!(self.output.is_empty() || self.output.last() == Some(&0x5a), "written beyond the end");
         coll.0.deregister(comm, self.registrations.0);
         coll.0.deregister(comm, self.registrations.1);
     }
 }
 
-/// Does operations as NCCL's proxy does: posts until there is no room, tests the oldest, posts on. Returns how many were done.
-fn drive(place: &Place, coll: &CollNet, comm: Ptr, operations: impl Iterator<Item = Operation>) -> usize {
+/// Does operations as NCCL's proxy does: posts until there is no room, tests the oldest, continues. Returns how many were done.
+fn drive(
+    place: &RankContext,
+    coll: &CollNet,
+    comm: Ptr,
+    operations: impl Iterator<Item = Operation>,
+) -> usize {
     let mut flying: VecDeque<Operation> = VecDeque::new();
     let mut done = 0;
     for mut operation in operations {
@@ -105,7 +110,7 @@ fn drive(place: &Place, coll: &CollNet, comm: Ptr, operations: impl Iterator<Ite
 }
 
 /// Everything that works, with one communicator.
-pub(crate) fn everything(place: &Place, coll: &mut CollNet) {
+pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     assert_eq!(coll.devices(), 1);
     let properties = coll.0.properties(0).unwrap();
@@ -153,16 +158,16 @@ pub(crate) fn everything(place: &Place, coll: &mut CollNet) {
         return;
     }
     let path = log_lines().into_iter().find(|line| line.contains("CollNet of")).unwrap_or_default();
-    say(&format!("CollNet: {path}"));
+    report(&format!("CollNet: {path}"));
     let names: Vec<_> = REDUCTIONS.iter().map(|(.., name)| *name).collect();
-    say(&format!(
-        "CollNet: {done} all-reduces right ({}; 0 B to 512 KiB, in place and not) in {seconds:.2} s, {limit} in flight",
+    report(&format!(
+        "CollNet: {done} all-reduces correct ({}; 0 B to 512 KiB, in place and not) in {seconds:.2} s, {limit} in flight",
         names.join(", ")
     ));
 }
 
 /// Posts until NULL comes back: that many may be in flight.
-fn fill(place: &Place, coll: &CollNet, comm: Ptr) -> usize {
+fn fill(place: &RankContext, coll: &CollNet, comm: Ptr) -> usize {
     let mut flying = Vec::new();
     let limit = if place.version == 6 { 8 } else { 32 };
     for salt in 0..=limit {
@@ -178,13 +183,13 @@ fn fill(place: &Place, coll: &CollNet, comm: Ptr) -> usize {
     limit
 }
 
-/// The switch dies while operations are in flight, which nobody sees in the results.
-pub(crate) fn switch_death(place: &Place, coll: &mut CollNet) {
+/// The switch is killed while operations are in flight, without an effect on the results.
+pub(crate) fn switch_killed(place: &RankContext, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
     let operations = (0..120).map(|salt| {
         if salt == 40 && place.rank == 0 {
-            say("event");
+            report("event");
         }
         Operation::new(place, (7, 0), salt, 0x2_0000, salt % 2 == 0)
     });
@@ -193,34 +198,34 @@ pub(crate) fn switch_death(place: &Place, coll: &mut CollNet) {
     place.barrier();
     assert_eq!(coll.0.close("closeColl", comm), 0);
     assert_eq!(coll.finalize(), 0);
-    let told = log_lines().into_iter().find(|line| line.contains("without the switch"));
-    let told = told.unwrap_or_else(|| panic!("the log tells nothing of the switch: {:?}", log_lines()));
+    let line = log_lines().into_iter().find(|line| line.contains("without the switch"));
+    let line = line.unwrap_or_else(|| panic!("the log does not mention the switch: {:?}", log_lines()));
     if place.rank > 0 {
         return;
     }
-    say(&format!("{} all-reduces right while the switch died: {told}", done + again));
+    report(&format!("{} all-reduces correct while the switch was killed: {line}", done + again));
 }
 
 /// A refused group, on all ranks.
-pub(crate) fn refusal(place: &Place, coll: &mut CollNet) {
+pub(crate) fn refusal(place: &RankContext, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let start = Instant::now();
     let code = connect(place, coll).expect_err("this connect must be refused");
     let why = log_lines().pop().unwrap_or_default();
-    say(&format!("connect returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
+    report(&format!("connect returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
     assert!(start.elapsed() < Duration::from_secs(25));
-    // NCCL goes on with its own rings, over the other table of this plugin.
+    // NCCL continues with its own rings, over the other table of this plugin.
     assert_eq!(coll.finalize(), 0);
 }
 
-/// The last rank dies with operations in flight; the others hear of it, and can close.
-pub(crate) fn rank_death(place: &Place, coll: &mut CollNet) {
+/// The last rank is killed with operations in flight; the others get an error, and can close.
+pub(crate) fn rank_killed(place: &RankContext, coll: &mut CollNet) {
     assert_eq!(coll.init(), 0);
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
     drive(place, coll, comm, (0..10).map(|salt| Operation::new(place, (7, 0), salt, 4096, true)));
     place.barrier();
     if place.rank + 1 == place.world {
-        say("dies");
+        report("exits");
         std::process::exit(42);
     }
     let start = Instant::now();
@@ -228,13 +233,13 @@ pub(crate) fn rank_death(place: &Place, coll: &mut CollNet) {
     assert!(operation.post(coll, comm));
     let code = until("an error", Duration::from_secs(30), || coll.0.test(operation.request).err());
     let why = log_lines().pop().unwrap_or_default();
-    say(&format!("test returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
+    report(&format!("test returned {code} after {:.2} s: {why}", start.elapsed().as_secs_f64()));
     assert!(matches!(code, 2 | 6), "a system or remote error");
     // Later calls fail as well, at once or when tested, and nothing hangs.
     let mut later = Operation::new(place, (7, 0), 100, 10, true);
     let recv = later.input.as_mut_ptr();
     match coll.all_reduce(comm, (recv, recv), 10, (7, 0), operation.registrations) {
-        Ok(request) => drop(until("an error", PATIENCE, || coll.0.test(request).err())),
+        Ok(request) => drop(until("an error", TIMEOUT, || coll.0.test(request).err())),
         Err(code) => assert!(matches!(code, 2 | 6)),
     }
     assert_eq!(coll.0.close("closeColl", comm), 0);

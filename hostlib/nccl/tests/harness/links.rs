@@ -1,22 +1,22 @@
-//! What NCCL's proxy does with `ncclNet`.
+//! The use of `ncclNet` by NCCL's proxy.
 #![allow(unsafe_code, reason = "forks")]
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use crate::bootstrap::{Place, say, until};
-use crate::groups::PATIENCE;
+use crate::bootstrap::{RankContext, report, until};
+use crate::groups::TIMEOUT;
 use crate::plugin::{Handle, Net, log_lines};
 
 type Ptr = *mut c_void;
 
 /// A ring: this rank sends to the next and receives from the one before.
-fn ring(place: &Place, net: &Net) -> (Ptr, Ptr) {
+fn ring(place: &RankContext, net: &Net) -> (Ptr, Ptr) {
     let (handle, listener) = net.listen(0).unwrap();
     let handles = place.gather(&handle);
     let mut next: Handle = handles[(place.rank + 1) % place.world].clone().try_into().unwrap();
     let (mut out, mut inward) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut::<c_void>());
-    until("a connection", PATIENCE, || {
+    until("a connection", TIMEOUT, || {
         if out.is_null() {
             out = net.connect(&mut next).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
         }
@@ -37,7 +37,7 @@ fn content(rank: usize, message: usize, len: usize) -> Vec<u8> {
 const LENGTHS: &[usize] = &[0, 1, 3, 1003, 65_536, 65_537, 1 << 20, 4 << 20, (6 << 20) + 1];
 
 /// Messages of all sizes round the ring, many in flight.
-pub(crate) fn everything(place: &Place, net: &mut Net) {
+pub(crate) fn everything(place: &RankContext, net: &mut Net) {
     assert_eq!(net.init(), 0);
     assert_eq!(net.devices(), 1);
     let properties = net.0.properties(0).unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn everything(place: &Place, net: &mut Net) {
         let tag = |message: usize| (round * 100 + message) as i32;
         let sends: Vec<Vec<u8>> =
             LENGTHS.iter().enumerate().map(|(m, len)| content(place.rank, m, *len)).collect();
-        // Room for more than comes, and in another order than it is sent where the round is odd.
+        // Room for more than is sent, and in another order than it is sent where the round is odd.
         let mut receives: Vec<Vec<u8>> = LENGTHS.iter().map(|len| vec![0; len + 5]).collect();
         let order: Vec<usize> =
             if round % 2 == 1 { (0..LENGTHS.len()).rev().collect() } else { (0..LENGTHS.len()).collect() };
@@ -67,14 +67,14 @@ pub(crate) fn everything(place: &Place, net: &mut Net) {
             net.0.deregister(inward, registration);
         }
         for (message, data) in sends.iter().enumerate() {
-            let request = until("room", PATIENCE, || {
+            let request = until("room", TIMEOUT, || {
                 let request = net.send(out, data, tag(message), data.as_ptr().cast_mut().cast()).unwrap();
                 (!request.is_null()).then_some(request)
             });
             pending.push((request, data.len()));
             bytes += data.len();
         }
-        until("all messages", PATIENCE, || {
+        until("all messages", TIMEOUT, || {
             pending.retain(|(request, len)| match net.0.test(*request) {
                 Ok(None) => true,
                 Ok(Some(size)) => {
@@ -101,14 +101,14 @@ pub(crate) fn everything(place: &Place, net: &mut Net) {
     if place.rank > 0 {
         return;
     }
-    say(&format!(
-        "net: {} messages of 0 B to 6 MiB right, tags in and out of order, {bytes} bytes in {seconds:.2} s",
+    report(&format!(
+        "net: {} messages of 0 B to 6 MiB correct, tags in and out of order, {bytes} bytes in {seconds:.2} s",
         rounds * LENGTHS.len()
     ));
 }
 
-/// As many receives as may be in flight, and then NULL.
-fn full(place: &Place, net: &Net, out: Ptr, inward: Ptr) {
+/// The maximum of receives in flight, and then NULL.
+fn full(place: &RankContext, net: &Net, out: Ptr, inward: Ptr) {
     let mut slots = vec![[0u8; 8]; 33];
     let mut requests = Vec::new();
     for (index, slot) in slots.iter_mut().enumerate() {
@@ -122,17 +122,17 @@ fn full(place: &Place, net: &Net, out: Ptr, inward: Ptr) {
     for index in 0..32u64 {
         let data = index.to_ne_bytes();
         let request = net.send(out, &data, 9, std::ptr::null_mut()).unwrap();
-        until("a send", PATIENCE, || net.0.test(request).unwrap());
+        until("a send", TIMEOUT, || net.0.test(request).unwrap());
     }
     for request in requests {
-        assert_eq!(until("a receive", PATIENCE, || net.0.test(request).unwrap()), 8);
+        assert_eq!(until("a receive", TIMEOUT, || net.0.test(request).unwrap()), 8);
     }
     // Equal tags are served in the order of posting.
     assert!((0..32).all(|index| slots[index] == (index as u64).to_ne_bytes()));
 }
 
-/// A peer that dies is an error of every request that waits for it.
-pub(crate) fn peer_death(place: &Place, net: &mut Net) {
+/// The loss of a peer is an error of every request that waits for it.
+pub(crate) fn peer_killed(place: &RankContext, net: &mut Net) {
     assert_eq!(net.init(), 0);
     let (out, inward) = ring(place, net);
     place.barrier();
@@ -142,7 +142,7 @@ pub(crate) fn peer_death(place: &Place, net: &mut Net) {
     let start = Instant::now();
     let mut into = vec![0; 1 << 20];
     let data = vec![1; 64 << 20];
-    // The neighbours of the dead rank; each rank of two is both.
+    // The ranks before and after the killed one.
     let receives = place.rank == 1;
     let request = if receives {
         net.receive(inward, 1, &mut into, 0, std::ptr::null_mut())
@@ -155,11 +155,11 @@ pub(crate) fn peer_death(place: &Place, net: &mut Net) {
     };
     assert_eq!(code, 6, "{:?}", log_lines());
     let what = if receives { "a receive from" } else { "a send to" };
-    say(&format!("{what} the rank that died returned {code} after {:.3} s", start.elapsed().as_secs_f64()));
+    report(&format!("{what} the killed rank returned {code} after {:.3} s", start.elapsed().as_secs_f64()));
     assert_eq!((net.0.close("closeSend", out), net.0.close("closeRecv", inward)), (0, 0));
 }
 
-/// In a child of a fork every function is an error, and disturbs nobody.
+/// In a forked child every function is an error, without an effect on the parent.
 fn forked(net: &Net) {
     // SAFETY: the child calls the plugin, which takes no lock there, and ends at once.
     let child = unsafe { libc::fork() };
@@ -174,8 +174,8 @@ fn forked(net: &Net) {
     assert_eq!(status, 0, "calls in a forked child are ncclInvalidUsage");
 }
 
-/// Arguments and pointers that make no sense are errors, and nothing else.
-pub(crate) fn misuse(place: &Place, net: &mut Net) {
+/// Invalid arguments and pointers are errors, and nothing else.
+pub(crate) fn misuse(place: &RankContext, net: &mut Net) {
     assert_eq!(net.init(), 0);
     let made_up = std::ptr::without_provenance_mut::<c_void>(0xdead_beef);
     for pointer in [std::ptr::null_mut(), made_up] {
@@ -184,7 +184,7 @@ pub(crate) fn misuse(place: &Place, net: &mut Net) {
         assert!(net.send(pointer, &[1], 0, pointer).is_err());
     }
     assert!(net.listen(7).is_err() && net.listen(-1).is_err());
-    assert!(net.connect(&mut [0; 128]).is_err(), "a handle of nobody");
+    assert!(net.connect(&mut [0; 128]).is_err(), "an empty handle");
     forked(net);
     let (out, inward) = ring(place, net);
     assert!(net.send(inward, &[1], 0, made_up).is_err(), "sends on the receiving side");
@@ -192,11 +192,11 @@ pub(crate) fn misuse(place: &Place, net: &mut Net) {
     let mut short = [0; 4];
     let request = net.receive(inward, 1, &mut short, 3, made_up).unwrap();
     net.send(out, &[1; 100], 3, made_up).unwrap();
-    let code = until("an error", PATIENCE, || net.0.test(request).err());
+    let code = until("an error", TIMEOUT, || net.0.test(request).err());
     assert_eq!(code, 5, "a message that is too long for its receive");
     place.barrier();
     assert_eq!((net.0.close("closeSend", out), net.0.close("closeRecv", inward)), (0, 0));
     assert!(net.0.close("closeSend", out) != 0, "closed twice");
     assert!(net.0.test(request).is_err(), "a request of what is closed");
-    say("net: stale, null and made-up pointers, wrong sizes, wrong sides and forked children are errors");
+    report("net: stale, null and made-up pointers, wrong sizes, wrong sides and forked children are errors");
 }

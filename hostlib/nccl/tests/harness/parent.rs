@@ -1,4 +1,4 @@
-//! Starts the ranks of a scenario as processes, and is what NCCL's bootstrap is to them: it passes handles around.
+//! Starts the ranks of a scenario as processes, and plays NCCL's bootstrap: it passes handles between them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Longest time for a scenario.
-const SCENARIO_MAX: Duration = Duration::from_secs(120);
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a rank says on its standard output.
-enum Said {
+/// A message of a rank on its standard output.
+enum RankMessage {
     /// Bytes for all other ranks, in hexadecimal; each waits for all.
     Gather(String),
     /// For people.
     Line(String),
-    /// Asks for the scenario's event.
+    /// Requests the scenario's event.
     Event,
     /// Its output has ended.
     End,
 }
 
-/// What became of the ranks: exit codes, and what each printed.
-pub(crate) struct Outcome {
+/// The outcome of a scenario: the ranks' exit codes, and what each printed.
+pub(crate) struct ScenarioOutcome {
     pub(crate) codes: Vec<Option<i32>>,
     pub(crate) lines: Vec<Vec<String>>,
     pub(crate) took: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Ranks {
     children: Vec<Child>,
     inputs: Vec<Option<ChildStdin>>,
-    said: Receiver<(usize, Said)>,
+    messages: Receiver<(usize, RankMessage)>,
 }
 
 impl Drop for Ranks {
@@ -52,8 +52,8 @@ impl Ranks {
         world: usize,
         mut variables: impl FnMut(usize) -> Vec<(String, String)>,
     ) -> Self {
-        let (tx, said) = channel();
-        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), said };
+        let (tx, messages) = channel();
+        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), messages };
         for rank in 0..world {
             let mut command = Command::new(std::env::current_exe().unwrap());
             for name in
@@ -75,17 +75,17 @@ impl Ranks {
             let mut child = command.spawn().expect("this program can be started again");
             ranks.inputs.push(child.stdin.take());
             let output = BufReader::new(child.stdout.take().unwrap());
-            let tx: Sender<(usize, Said)> = tx.clone();
+            let tx: Sender<(usize, RankMessage)> = tx.clone();
             std::thread::spawn(move || {
                 for line in output.lines().map_while(Result::ok) {
-                    let said = match line.split_once(' ') {
-                        Some(("gather", bytes)) => Said::Gather(bytes.to_owned()),
-                        _ if line == "event" => Said::Event,
-                        _ => Said::Line(line),
+                    let message = match line.split_once(' ') {
+                        Some(("gather", bytes)) => RankMessage::Gather(bytes.to_owned()),
+                        _ if line == "event" => RankMessage::Event,
+                        _ => RankMessage::Line(line),
                     };
-                    let _ = tx.send((rank, said));
+                    let _ = tx.send((rank, message));
                 }
-                let _ = tx.send((rank, Said::End));
+                let _ = tx.send((rank, RankMessage::End));
             });
             ranks.children.push(child);
         }
@@ -93,7 +93,7 @@ impl Ranks {
     }
 
     /// Serves the ranks until all have ended; `event` is called when the first one asks for it.
-    pub(crate) fn run(mut self, event: impl FnOnce()) -> Outcome {
+    pub(crate) fn run(mut self, event: impl FnOnce()) -> ScenarioOutcome {
         let start = Instant::now();
         let world = self.children.len();
         let mut event = Some(event);
@@ -101,15 +101,15 @@ impl Ranks {
         let mut ended = vec![false; world];
         let mut lines = vec![Vec::new(); world];
         while !ended.iter().all(|ended| *ended) {
-            let left = SCENARIO_MAX.saturating_sub(start.elapsed());
-            let Ok((rank, said)) = self.said.recv_timeout(left) else {
-                panic!("ranks {ended:?} have not ended within {SCENARIO_MAX:?}; they said {lines:#?}");
+            let left = SCENARIO_TIMEOUT.saturating_sub(start.elapsed());
+            let Ok((rank, said)) = self.messages.recv_timeout(left) else {
+                panic!("ranks {ended:?} have not ended within {SCENARIO_TIMEOUT:?}; they said {lines:#?}");
             };
             match said {
-                Said::Gather(bytes) => gathered[rank] = Some(bytes),
-                Said::Line(line) => lines[rank].push(line),
-                Said::Event => event.take().into_iter().for_each(|event| event()),
-                Said::End => ended[rank] = true,
+                RankMessage::Gather(bytes) => gathered[rank] = Some(bytes),
+                RankMessage::Line(line) => lines[rank].push(line),
+                RankMessage::Event => event.take().into_iter().for_each(|event| event()),
+                RankMessage::End => ended[rank] = true,
             }
             // Who has ended is not waited for; the others see that nothing came.
             if (0..world).all(|rank| ended[rank] || gathered[rank].is_some())
@@ -124,6 +124,6 @@ impl Ranks {
             }
         }
         let codes = self.children.iter_mut().map(|child| child.wait().unwrap().code()).collect();
-        Outcome { codes, lines, took: start.elapsed() }
+        ScenarioOutcome { codes, lines, took: start.elapsed() }
     }
 }

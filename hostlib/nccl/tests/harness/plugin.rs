@@ -1,5 +1,5 @@
-//! The plugin as NCCL sees it: a file to dlopen, and tables found by name. Nothing here is shared with the plugin's sources:
-//! members are found by their place in the lists below, and properties by their offset in bytes, so that a layout that is wrong in
+//! The plugin from NCCL's side: a file to dlopen, and tables found by name. Nothing here is shared with the plugin's sources:
+//! members are found by their position in the lists below, and properties by their offset in bytes, so that a layout that is wrong in
 //! the plugin does not look right here.
 #![allow(unsafe_code, reason = "does what NCCL does, in C")]
 

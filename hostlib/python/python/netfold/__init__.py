@@ -1,6 +1,6 @@
 """Netfold: collectives that are computed inside the network.
 
-A :class:`Communicator` is one rank's place in a job; :class:`Switch` starts a software switch in this process. The module
+A :class:`Communicator` is one rank's membership of a job; :class:`Switch` starts a software switch in this process. The module
 ``netfold.torch`` is a backend of ``torch.distributed``; it is imported on request only, as is ``netfold.jax``.
 
 ::
@@ -54,7 +54,7 @@ __all__ = [
 
 
 def _at_exit() -> None:
-    # Threads of the library must be gone before the interpreter is.
+    # Threads of the library must end before the interpreter does.
     _communicator.close_all()
     _switch.close_all()
     _netfold.shut_down()

@@ -1,4 +1,4 @@
-"""The communicator: one rank's place in a job."""
+"""The communicator: one rank's membership of a job."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
 
 
 class Communicator:
-    """One rank's place in a job.
+    """One rank's membership of a job.
 
     All ranks make one, with the same ``job``, ``world_size`` and options, and then call the same operations with the same
     lengths and types in the same order; a difference raises ``Mismatch`` on every rank. Results have the same bits on every
     rank, within the error bound of the ``mode``.
 
-    Tensors are numpy arrays, torch CPU tensors, and whatever has the buffer protocol or DLPack. They must be contiguous. No
+    Tensors are numpy arrays, torch CPU tensors, and any object with the buffer protocol or DLPack. They must be contiguous. No
     copy is made. ``dtype="bf16"`` names the elements of an array whose own type cannot (``uint16``, ``bytes``).
 
     Reductions (``op``): ``sum``, ``avg``, ``product``, ``min``, ``max``, ``band``, ``bor``, ``bxor``.
@@ -53,7 +53,7 @@ class Communicator:
         classes: Optional[int] = None,
         tolerance: Optional[float] = None,
         rescale: bool = True,
-        late: bool = False,
+        without_stragglers: bool = False,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -64,27 +64,29 @@ class Communicator:
         stall_timeout: Optional[float] = None,
         resend_after: Optional[float] = None,
     ) -> None:
-        """Joins the job; returns when all ranks are there.
+        """Joins the job; returns when all ranks have joined.
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
         ``HOST:PORT``; instead of a switch's own control port, ``controller`` names a controller's port for workers, which chooses the
         switches (and as many ``trees`` of them, 1 to 8) and may ask for a ``tenant`` and its ``token``;
-        with ``controller_ca``, a file of certificates (PEM), it is talked to by TLS. ``mode`` is how
+        with ``controller_ca``, a file of certificates (PEM), the connection uses TLS. ``mode`` is how
         floating-point tensors travel over them: ``bfp32``, ``bfp16`` or ``i32`` (integers alone).
-        ``rounding`` is how numbers are rounded to what travels: ``nearest`` (default), or ``stochastic``, up or down by chance so that
-        the expected value is the number; the same ``seed`` (default 0) gives the same results. Hosts round nothing off.
+        ``rounding`` is how numbers are rounded to the encoding: ``nearest`` (default), or ``stochastic``, up or down at random so that
+        the expected value is exact; the same ``seed`` (default 0) gives the same results. Hosts do not round.
 
-        ``tolerance`` (0 to 1, the same on all ranks; default 0, exact) is how many of each rank's shares may be missing from sums and
-        averages of floats through a switch, where the network is congested. All ranks get the same. A sum that lacks shares is multiplied by
-        ranks over shares, unless ``rescale=False``; with ``late=True`` ranks also go on without shares that are late; ``Work.report()`` says how many chunks lack any (``partial``), and this rank's
-        (``left_out``); with a ``residual`` what was missing comes in a later step (then give ``rescale=False``).
+        ``tolerance`` (0 to 1, the same on all ranks; default 0, exact) is the fraction of each rank's contributions that sums and
+        averages of floats through a switch may lack, where the network is congested. All ranks get the same. A sum that lacks
+        contributions is multiplied by the number of ranks over that of contributors, unless ``rescale=False``; with
+        ``without_stragglers=True`` sums are also completed without stragglers' contributions; ``Work.report()`` has how many chunks lack
+        any (``partial``), and this rank's
+        (``left_out``); with a ``residual`` what was missing is added in a later step (then give ``rescale=False``).
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
         of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
         and its loss is survived (unless ``fall_back=False``). With an exchange, ``local_ip`` is the address of this host at
         which the others reach it (default: loopback). ``host`` names it, where the system's identity does not tell hosts apart.
 
-        ``classes`` (1, 2, 4, 8 or 16, the same on all ranks) are what operations are told apart by: through a switch, one of a
+        ``classes`` (1, 2, 4, 8 or 16, the same on all ranks) are the priority classes of operations: through a switch, one of a
         higher ``priority``, below ``classes``, overtakes those before it, chunk by chunk. All ranks start the same operations in the
         same order all the same.
 
@@ -106,7 +108,7 @@ class Communicator:
             seed=seed,
             tolerance=tolerance,
             rescale=rescale,
-            late=late,
+            without_stragglers=without_stragglers,
             slots=slots,
             classes=classes,
             exchange=exchange,
@@ -134,12 +136,12 @@ class Communicator:
 
     @property
     def mode(self) -> str:
-        """How floating-point tensors travel over the switch."""
+        """How floating-point tensors are encoded on the network."""
         return self._mode
 
     @property
     def path(self) -> str:
-        """How operations travel, and why: the switch, shared memory, or a ring."""
+        """The data path, and the reason for it: the switch, shared memory, or a ring."""
         return self._native.path()
 
     @property
@@ -167,8 +169,8 @@ class Communicator:
         """Replaces ``tensor`` (or fills ``out``) by the reduction over all ranks' tensors.
 
         With a ``residual`` (error feedback; sums and averages of ``float32``): it is added to the tensor first, and then holds what
-        rounding left out of this rank's share. Keep one for each tensor, as long as it, ``float32``, all zeros at first, and
-        give it with that tensor in every step. After an exception that ends the job its numbers mean nothing.
+        rounding left out of this rank's contribution. Keep one for each tensor, as long as it, ``float32``, all zeros at first, and
+        give it with that tensor in every step. After an exception that ends the job its numbers are undefined.
 
         ``tolerance`` is that of this operation alone, the same on all ranks: 0 for a sum that must be whole.
         """
@@ -315,7 +317,7 @@ class Communicator:
         if error is None:
             self.close()
             return
-        # What went wrong is more important than how leaving went, and pending operations may never end.
+        # The original exception matters more than an error of leaving, and pending operations may never end.
         try:
             self._native.abort()
             self.close()
@@ -327,7 +329,7 @@ class Communicator:
 
     def _root(self, root: int) -> int:
         if not 0 <= root < self.world_size:
-            raise ArgumentError(f"root {root} is no rank of this job; give one below {self.world_size}", "root")
+            raise ArgumentError(f"root {root} is not a rank of this job; give one below {self.world_size}", "root")
         return root
 
     def _start(
@@ -348,10 +350,10 @@ class Communicator:
 
 
 def close_all() -> None:
-    """Leaves all jobs. Called at exit, while threads can still be waited for."""
+    """Leaves all jobs. Called at exit, while threads can still be joined."""
     for communicator in list(_open):
         try:
-            # What is under way is waited for by nobody.
+            # No thread waits for pending operations.
             communicator._native.release()
         except Error:
             pass  # The job had failed, or belongs to the process that this one was forked from.

@@ -1,4 +1,4 @@
-"""Rank and world size, as launchers say them."""
+"""Rank and world size, as launchers set them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from ._errors import ArgumentError
 
-# torchrun and its kin, Open MPI, MPICH and Intel MPI, Slurm.
+# torchrun and similar launchers, Open MPI, MPICH and Intel MPI, Slurm.
 _NAMES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -30,9 +30,9 @@ def place(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
                 "give rank and world_size, or start the program with torchrun, mpirun or srun, which say them", "argument"
             )
     if not 0 < world_size <= 0xFFFF:
-        raise ArgumentError(f"a world of {world_size} ranks cannot be", "argument")
+        raise ArgumentError(f"a world size of {world_size} is invalid", "argument")
     if not 0 <= rank < world_size:
-        raise ArgumentError(f"rank {rank} is none of a world of {world_size}", "argument")
+        raise ArgumentError(f"rank {rank} is not below the world size {world_size}", "argument")
     return rank, world_size
 
 
@@ -53,18 +53,18 @@ def number(name: str) -> int:
     try:
         return int(os.environ[name])
     except ValueError:
-        raise ArgumentError(f"the environment variable {name} is '{os.environ[name]}', which is no number", "argument") from None
+        raise ArgumentError(f"the environment variable {name} is '{os.environ[name]}', which is not a number", "argument") from None
 
 
 def part(name: str) -> float:
-    """The environment variable's part of a whole, from 0 to 1."""
+    """The environment variable's fraction, from 0 to 1."""
     try:
         found = float(os.environ[name])
     except ValueError:
         found = -1.0
     if not 0.0 <= found <= 1.0:
         raise ArgumentError(
-            f"the environment variable {name} is '{os.environ[name]}'; give a part from 0 to 1, as 0.01", "argument"
+            f"the environment variable {name} is '{os.environ[name]}'; give a fraction from 0 to 1, such as 0.01", "argument"
         )
     return found
 

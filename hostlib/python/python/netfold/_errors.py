@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions."""
+"""The exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Advice = Literal["retry", "shrink", "stop"]
 
 
 class Error(RuntimeError):
-    """Why a call failed. The message says the cause and what to do; the attributes are for programs.
+    """Why a call failed. The message has the cause and what to do; the attributes are for programs.
 
     Errors of an argument (``ArgumentError`` and below) leave the communicator as it was. All others end it: every pending
     and later call then raises the same; make another communicator.
@@ -32,7 +32,7 @@ class Error(RuntimeError):
 
 
 class ArgumentError(Error, ValueError):
-    """An argument that cannot be. Nothing was sent."""
+    """An invalid argument. Nothing was sent."""
 
 
 class TensorError(ArgumentError, TypeError):
@@ -44,23 +44,23 @@ class Unreachable(Error, ConnectionError):
 
 
 class Refused(Error):
-    """The switch does not take this rank: no slots, another world size, a name that is taken."""
+    """The switch refused this rank: no slots, another world size, a name that is taken."""
 
 
 class Mismatch(Error):
-    """Ranks called different operations at the same place, or with different lengths or types."""
+    """Ranks called different operations at the same position, or with different lengths or types."""
 
 
 class PeerLost(Error):
-    """Another rank is gone; ``peer`` says which."""
+    """Another rank was lost; ``peer`` is its number."""
 
 
 class SwitchLost(Error):
-    """The switch is gone."""
+    """The switch was lost."""
 
 
 class Timeout(Error, TimeoutError):
-    """Something took too long: joining, an operation without progress, or a ``wait`` with a time limit."""
+    """A timeout expired: joining, an operation without progress, or a ``wait`` with a time limit."""
 
 
 class Closed(Error):

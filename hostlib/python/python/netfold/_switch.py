@@ -31,7 +31,7 @@ class Switch:
     ) -> None:
         """Listens at ``listen`` (``IP:PORT``; port 0 takes any free one) by TCP and UDP.
 
-        ``payload`` is that of a packet, in bytes: 256, 1408, or 8192 for jumbo frames. ``slots`` are shared out among jobs.
+        ``payload`` is that of a packet, in bytes: 256, 1408, or 8192 for jumbo frames. ``slots`` are divided among jobs.
         A job waits ``join_timeout`` seconds for its workers, from the first.
         """
         self._native = _netfold.Switch(listen, payload, slots, join_timeout)
@@ -44,11 +44,11 @@ class Switch:
 
     @property
     def running(self) -> bool:
-        """Whether it serves."""
+        """Whether it is running."""
         return self._native.running
 
     def counters(self) -> Optional[Dict[str, int]]:
-        """What was counted, by name; ``None`` after the end."""
+        """The counters, by name; ``None`` after the end."""
         return self._native.counters()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Switch:
 
 
 def close_all() -> None:
-    """Stops all switches. Called at exit, while threads can still be waited for."""
+    """Stops all switches. Called at exit, while threads can still be joined."""
     for switch in list(_running):
         try:
             switch._native.close()

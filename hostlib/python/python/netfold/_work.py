@@ -48,7 +48,7 @@ class Work(Generic[T]):
         return self._native.report()
 
     def add_done_callback(self, callback: Callable[["Work[T]"], object]) -> None:
-        """Has ``callback(work)`` called once the operation is over, on a thread of the package."""
+        """Calls ``callback(work)`` once the operation is over, on a thread of the package."""
         self._native.on_done(lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -64,7 +64,7 @@ class Work(Generic[T]):
                 try:
                     loop.call_soon_threadsafe(finish)
                 except RuntimeError:
-                    pass  # The loop was closed: nobody waits any more.
+                    pass  # The loop was closed, and with it all waiting coroutines.
 
             self._native.on_done(wake)
             yield from over

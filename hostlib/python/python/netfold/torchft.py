@@ -1,4 +1,4 @@
-"""Netfold as a process group of torchft: a group that is made anew when replicas come and go.
+"""Netfold as a process group of torchft: a group that is rebuilt when replicas join or leave.
 
 ::
 
@@ -44,7 +44,7 @@ class ProcessGroupNetfold(ProcessGroupWrapper):
         return "netfold"
 
     def path(self) -> str:
-        """How reductions travel, and why."""
+        """The data path of reductions, and the reason for it."""
         return self._backend.path() if self._backend is not None else "not configured"
 
     def errored(self) -> Optional[Exception]:

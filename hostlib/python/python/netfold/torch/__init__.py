@@ -6,7 +6,7 @@ Importing this module registers the backend ``netfold``::
     torch.distributed.init_process_group("netfold")                   # or "cpu:netfold,cuda:nccl"
 
 Sums and averages of floating-point CPU tensors go through Netfold; everything else goes to an inner gloo group. With nothing
-configured, rank 0 runs a software switch and tells the others its address through the group's store. A real one is named by the
+configured, rank 0 runs a software switch and sends the others its address through the group's store. Another switch is named by the
 environment variable ``NETFOLD_CONTROLLER`` or by ``pg_options=netfold.torch.Options(switch="tor:20038")``.
 """
 

@@ -53,7 +53,7 @@ class NetfoldGroup(Base):
         self._closed = False
         self._options = options or Options().resolved()
         self._order = Order(self._options.classes or 1)
-        # A work object that nobody holds must not go while torch waits for its future.
+        # A work object must not be collected while torch waits for its future.
         self._pending: Deque[NetfoldWork] = collections.deque()
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
@@ -68,7 +68,7 @@ class NetfoldGroup(Base):
     # -- What it is --
 
     def path(self) -> str:
-        """How reductions travel, and why."""
+        """The data path of reductions, and the reason for it."""
         if self._communicator is None:
             return f"gloo ({self._why})"
         return self._communicator.path
@@ -186,7 +186,7 @@ class NetfoldGroup(Base):
         return _Done(tensors)
 
     def _reduce_then_keep(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
-        """A reduce-scatter by an all-reduce, for what has nothing better."""
+        """A reduce-scatter by an all-reduce, where gloo has no other."""
         whole = input.detach().clone().contiguous()
         options = dist.AllreduceOptions()
         if opts is not None:
@@ -337,7 +337,7 @@ def register() -> None:
 
 
 def path(group: Any = None) -> str:
-    """How reductions of ``group`` (default: the world) travel, and why."""
+    """The data path of reductions of ``group`` (default: the world), and the reason for it."""
     if group is None:
         group = dist.group.WORLD if hasattr(dist, "group") and dist.group.WORLD is not None else _default_group()
     if isinstance(group, NetfoldGroup):
@@ -346,7 +346,7 @@ def path(group: Any = None) -> str:
         backend = group._get_backend(torch.device("cpu"))
         if isinstance(backend, NetfoldGroup):
             return backend.path()
-    raise TypeError(f"{group!r} is no group of the netfold backend")
+    raise TypeError(f"{group!r} is not a group of the netfold backend")
 
 
 def _default_group() -> Any:

@@ -25,11 +25,11 @@ class HookState:
 
     With ``error_feedback`` (or ``NETFOLD_ERROR_FEEDBACK=1``) what rounding leaves out of a gradient is kept and added to the next step's,
     in a residual for each bucket: as much memory as the gradients. DistributedDataParallel rebuilds its buckets after the first
-    step, and a residual fits its own bucket alone, so they start from zero again then, which one line of the log says.
+    step, and a residual fits its own bucket alone, so they start from zero again then, which is logged once.
 
     With a ``tolerance`` (or ``NETFOLD_TOLERANCE``), from 0 to 1, up to this part of each rank's gradients may be missing from the
     averages where the network is congested, and with error feedback comes in a later step. ``chunks``, ``partial`` and ``left_out``
-    count, over all steps so far, what travelled, what lacked any rank's share, and what lacked this rank's.
+    count, over all steps so far, the chunks sent, those that lacked any rank's contribution, and those that lacked this rank's.
 
     The group of ``process_group`` (default: the world) is used for finding each other, and for what is not accelerated.
     """
@@ -59,7 +59,7 @@ class HookState:
         if tolerance is not None:
             resolved.tolerance = tolerance
         if resolved.rescale is None:
-            # What is missing comes later: it must not be made up for now, too.
+            # Missing contributions are added later, so the sum must not be rescaled as well.
             resolved.rescale = not error_feedback
         self.chunks = self.partial = self.left_out = 0
         #: By bucket: the parameters that it held, and what was left out of their gradients.
@@ -95,7 +95,7 @@ class HookState:
         return residual
 
     def _tally(self, report: Optional[Dict[str, Any]]) -> None:
-        """Adds what became of a bucket. Called on one thread of the package."""
+        """Adds the counters of a bucket. Called on one thread of the package."""
         if report is not None:
             self.chunks += report["chunks"]
             self.partial += report["partial"]
@@ -106,7 +106,7 @@ class HookState:
         self._residuals.clear()
 
     def path(self) -> str:
-        """How gradients travel, and why."""
+        """The data path of gradients, and the reason for it."""
         return self.group.path()
 
 

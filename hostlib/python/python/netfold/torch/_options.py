@@ -1,4 +1,4 @@
-"""What a group is told when it is made."""
+"""The options of a group."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ class Options:
     #: ``HOST:PORT`` of a controller's port for workers, or of a switch's (``NETFOLD_CONTROLLER``). Without it and without a switch, rank 0
     #: of the group runs a software switch.
     controller: Optional[str] = None
-    #: File (PEM) of the authorities that the controller's certificate may be of: it is talked to by TLS (``NETFOLD_CA``).
+    #: File (PEM) of the authorities for the controller's certificate: the connection uses TLS (``NETFOLD_CA``).
     controller_ca: Optional[str] = None
-    #: The tenant whose job it is at the controller (``NETFOLD_TENANT``), and its token (``NETFOLD_TOKEN``).
+    #: The job's tenant at the controller (``NETFOLD_TENANT``), and its token (``NETFOLD_TOKEN``).
     tenant: Optional[str] = None
     token: Optional[str] = None
-    #: Trees of switches to lay the group's job over (``NETFOLD_TREES``). Default 1.
+    #: Trees of switches for the group's job (``NETFOLD_TREES``). Default 1.
     trees: Optional[int] = None
-    #: How floating-point tensors travel over the switch: ``bfp32`` (default) or ``bfp16`` (``NETFOLD_MODE``).
+    #: How floating-point tensors are encoded on the network: ``bfp32`` (default) or ``bfp16`` (``NETFOLD_MODE``).
     mode: Optional[str] = None
-    #: How numbers are rounded to what travels: ``nearest`` (default) or ``stochastic`` (``NETFOLD_ROUNDING``).
+    #: How numbers are rounded to the encoding: ``nearest`` (default) or ``stochastic`` (``NETFOLD_ROUNDING``).
     rounding: Optional[str] = None
-    #: Where stochastic rounding's draws start (``NETFOLD_SEED``). Default 0.
+    #: The seed of stochastic rounding (``NETFOLD_SEED``). Default 0.
     seed: Optional[int] = None
-    #: How many of each rank's shares may be missing from sums and averages of floats where the network is congested, 0 to 1
-    #: (``NETFOLD_TOLERANCE``). Default 0: every share is in every sum.
+    #: The fraction of each rank's contributions that sums and averages of floats may lack where the network is congested, 0 to 1
+    #: (``NETFOLD_TOLERANCE``). Default 0: every contribution is in every sum.
     tolerance: Optional[float] = None
-    #: Whether a sum that lacks shares is multiplied by ranks over shares (``NETFOLD_RESCALE``). Default yes; for the hook with error
+    #: Whether a sum that lacks contributions is multiplied by ranks over contributors (``NETFOLD_RESCALE``). Default yes; for the hook with error
     #: feedback no.
     rescale: Optional[bool] = None
-    #: Whether that includes shares of ranks that are late (``NETFOLD_LATE``). Default no.
-    late: Optional[bool] = None
+    #: Whether sums are also completed without stragglers' contributions (``NETFOLD_WITHOUT_STRAGGLERS``). Default no.
+    without_stragglers: Optional[bool] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
-    #: Slots of the switch to ask for (``NETFOLD_SLOTS``).
+    #: Slots of the switch to request (``NETFOLD_SLOTS``).
     slots: Optional[int] = None
     #: Classes of operations, 1 to 16, a power of two (``NETFOLD_CLASSES``): what the DDP hook needs to have front layers' gradients
     #: overtake others, and FSDP2 to have its gathers and the first layers' gradients do. Default 1; 2 for the hook.
     classes: Optional[int] = None
     #: Whether ranks of one host reduce through shared memory first (``NETFOLD_SHARED_MEMORY``). Default yes.
     shared_memory: Optional[bool] = None
-    #: Whether to go on without the switch when it is not to be had (``NETFOLD_FALL_BACK``). Default yes.
+    #: Whether to continue without the switch when it is unavailable (``NETFOLD_FALL_BACK``). Default yes.
     fall_back: Optional[bool] = None
     #: IP at which the software switch of rank 0 listens (``NETFOLD_LISTEN``). Default: loopback when all ranks are on one
     #: host, else the address that ``MASTER_ADDR`` names.
@@ -75,9 +75,9 @@ class Options:
         tolerance = self.tolerance
         if tolerance is None and os.environ.get("NETFOLD_TOLERANCE"):
             tolerance = _environment.part("NETFOLD_TOLERANCE")
-        late = self.late
-        if late is None and os.environ.get("NETFOLD_LATE"):
-            late = _environment.flag("NETFOLD_LATE", False)
+        without_stragglers = self.without_stragglers
+        if without_stragglers is None and os.environ.get("NETFOLD_WITHOUT_STRAGGLERS"):
+            without_stragglers = _environment.flag("NETFOLD_WITHOUT_STRAGGLERS", False)
         rescale = self.rescale
         if rescale is None and os.environ.get("NETFOLD_RESCALE"):
             rescale = _environment.flag("NETFOLD_RESCALE", True)
@@ -99,7 +99,7 @@ class Options:
             seed=seed,
             tolerance=tolerance,
             rescale=rescale,
-            late=late,
+            without_stragglers=without_stragglers,
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,
@@ -118,5 +118,5 @@ class Options:
         if isinstance(given, dict):
             fields: Dict[str, Any] = given
             return Options(**fields).resolved()
-        # Options of another backend, such as nccl's beside it in "cpu:netfold,cuda:nccl", are none of ours.
+        # Options of another backend, such as nccl's in "cpu:netfold,cuda:nccl", are ignored.
         return Options().resolved()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Order:
-    """Tells a sharded model's operations apart by importance, without being told which layers they are of.
+    """Derives the importance of a sharded model's operations from their order, without knowing their layers.
 
     FSDP2 gathers the layers' parameters in the forward pass, first layer first; in the backward pass it gathers a layer again, or
     not, and scatters the gradients of the one behind it, last layer first. So gathers with no scatter between them are a forward

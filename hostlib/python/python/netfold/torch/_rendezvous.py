@@ -16,7 +16,7 @@ from ._options import Options
 
 logger = logging.getLogger("netfold")
 
-#: The longest that a switch waits for a job's workers, whatever the group's timeout is.
+#: The longest that a switch waits for a job's workers, for any timeout of the group.
 _JOIN_SECONDS_MAX = 60.0
 #: The longest name of a job, in bytes, less the random part.
 _JOB_NAME_MAX = 48
@@ -40,7 +40,7 @@ class StoreExchange:
     def __call__(self, mine: bytes) -> List[bytes]:
         self._round += 1
         keys = [f"{self.prefix}/{self._round}/{rank}" for rank in range(self._size)]
-        # Stores differ in what they make of an empty value.
+        # Stores treat empty values differently.
         self._store.set(keys[self._rank], b"=" + bytes(mine))
         self._store.wait(keys, self._timeout)
         return [bytes(self._store.get(key))[1:] for key in keys]
@@ -100,7 +100,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             seed=options.seed,
             tolerance=options.tolerance,
             rescale=options.rescale is not False,
-            late=bool(options.late),
+            without_stragglers=bool(options.without_stragglers),
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,
@@ -113,8 +113,8 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             verdict = f"!{error.kind}: {error}"
         else:
             verdict = f"{error.kind}: {error}"
-    verdicts = [said.decode() for said in exchange(verdict.encode())]
-    bad = [(index, said) for index, said in enumerate(verdicts) if said]
+    verdicts = [text.decode() for text in exchange(verdict.encode())]
+    bad = [(index, text) for index, text in enumerate(verdicts) if text]
     if not bad:
         return communicator, ""
     if communicator is not None:
@@ -122,7 +122,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
         communicator.close()
     first, why = bad[0]
     if why.startswith("!"):
-        raise Error(f"rank {first} has no way to the group: {why[1:]}", "refused")
+        raise Error(f"rank {first} has no path to the group: {why[1:]}", "refused")
     return None, f"rank {first}: {why}"
 
 
@@ -133,7 +133,7 @@ def _first_word(options: Options) -> str:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "torch")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
         run = f"{run}.{restart}" if restart else run
-    # The random part tells groups of one run apart, and restarts of it.
+    # The random part distinguishes groups of one run, and restarts of it.
     name = "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in run)
     job = f"{name[:_JOB_NAME_MAX]}.{secrets.token_hex(4)}"
     if options.switch:

@@ -1,4 +1,4 @@
-"""Operations in flight, as torch.distributed sees them."""
+"""Operations in flight, for torch.distributed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ except ImportError:  # torch without distributed
 class NetfoldWork(_Work):
     """An operation of the library.
 
-    Every way by which torch may look for the outcome tells of a failure: ``wait`` raises, and the future fails. The future
+    A failure is visible in every interface of torch: ``wait`` raises, and the future fails. The future
     must not be failed by ``set_exception``, which makes DDP's backward crash; a future that a callback derived from another
     one fails properly when the callback raises.
     """
@@ -88,7 +88,7 @@ class NetfoldWork(_Work):
         self.wait()
 
 
-#: What torch calls the reductions, for tensors of floating point and of integers.
+#: torch's names of the reductions, for tensors of floating point and of integers.
 REDUCTIONS = {
     "SUM": "sum",
     "AVG": "avg",

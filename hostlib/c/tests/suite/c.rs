@@ -50,7 +50,7 @@ fn the_example_in_processes() {
     let shared = compile("gcc", example, "all_reduce_shared", &strict);
     let fixed = compile("gcc", example, "all_reduce_static", &static_flags());
     let needs = run(Command::new("readelf").arg("-d").arg(&fixed));
-    assert!(!needs.contains("libnetfold"), "the static program wants the shared library:\n{needs}");
+    assert!(!needs.contains("libnetfold"), "the static program needs the shared library:\n{needs}");
     let switch = lossy_switch();
     for (world, program) in [(2, &shared), (3, &fixed), (4, &shared)] {
         let ranks: Vec<CapturedProcess> = (0..world)
@@ -62,24 +62,24 @@ fn the_example_in_processes() {
             })
             .collect();
         for (rank, running) in ranks.into_iter().enumerate() {
-            let said = running.finish().success();
-            assert!(said.contains(&format!("rank {rank} of {world}")), "{said}");
-            assert!(said.contains("by the switch at"), "{said}");
-            assert!(said.contains("0 elements wrong"), "{said}");
+            let output = running.finish().success();
+            assert!(output.contains(&format!("rank {rank} of {world}")), "{output}");
+            assert!(output.contains("through the switch at"), "{output}");
+            assert!(output.contains("0 elements wrong"), "{output}");
         }
     }
     assert!(switch.stop().unwrap().results > 0);
 }
 
-/// Sums that may lack shares, at a switch to which packets come trimmed: the same on all ranks, and none where none may be missing.
+/// Sums that may lack contributions, at a switch that receives trimmed packets: the same on all ranks, and complete without a tolerance.
 #[test]
-fn what_c_programs_tolerate_is_left_out_and_no_more() {
+fn contributions_are_left_out_within_the_tolerance() {
     if !tools("the tolerance of C programs") {
         return;
     }
     let mut flags = pkg_config(&["--cflags", "--libs"]);
     flags.extend(["-std=c11", "-pedantic"].map(str::to_owned));
-    let program = compile("gcc", "hostlib/c/tests/programs/tolerance.c", "tolerance", &flags);
+    let program = compile("gcc", "hostlib/c/tests/suite/tolerance.c", "tolerance", &flags);
     let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     let ranks = (0..3).map(|rank: u16| {
@@ -88,13 +88,13 @@ fn what_c_programs_tolerate_is_left_out_and_no_more() {
         command.args([switch.control().to_string(), "tolerance".into(), rank.to_string(), "3".into()]);
         CapturedProcess::start(&mut command, LIMIT)
     });
-    let said: Vec<String> =
+    let output: Vec<String> =
         ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.finish().success()).collect();
-    let lines = |said: &str| -> Vec<String> {
-        said.lines().filter(|line| line.contains("partial")).map(str::to_owned).collect()
+    let lines = |output: &str| -> Vec<String> {
+        output.lines().filter(|line| line.contains("partial")).map(str::to_owned).collect()
     };
-    let first = lines(&said[0]);
-    assert!(said.iter().all(|said| lines(said) == first), "ranks differ: {said:?}");
+    let first = lines(&output[0]);
+    assert!(output.iter().all(|output| lines(output) == first), "ranks differ: {output:?}");
     let [own, more, exact] = &first[..] else { panic!("{first:?}") };
     for (line, lacking) in [(own, true), (more, true), (exact, false)] {
         assert!(line.contains(&format!("lacking {}, odd 0", u8::from(lacking))), "{line}");
@@ -102,7 +102,7 @@ fn what_c_programs_tolerate_is_left_out_and_no_more() {
     assert!(exact.contains("partial 0,"), "{exact}");
 }
 
-/// Runs the abuse of every function, with some program in front.
+/// Runs the abuse of every function, under another program if one is given.
 fn abuse(program: &Path, before: &[&str]) {
     let addresses: Vec<String> = (0..5).map(|_| vacant_address().unwrap().to_string()).collect();
     let mut command = match before {
@@ -114,8 +114,8 @@ fn abuse(program: &Path, before: &[&str]) {
         }
     };
     command.env("LD_LIBRARY_PATH", prefix().join("lib")).args(addresses);
-    let said = CapturedProcess::start(&mut command, 2 * LIMIT).finish().success();
-    assert!(said.contains("abuse: good"), "{said}");
+    let output = CapturedProcess::start(&mut command, 2 * LIMIT).finish().success();
+    assert!(output.contains("abuse: passed"), "{output}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn abuse_gives_results_and_no_crash() {
     if !tools("abuse of the C interface") {
         return;
     }
-    let file = "hostlib/c/tests/programs/abuse.c";
+    let file = "hostlib/c/tests/suite/abuse.c";
     let flags = pkg_config(&["--cflags", "--libs"]);
     let plain = compile("gcc", file, "abuse", &flags);
     abuse(&plain, &[]);
@@ -134,7 +134,7 @@ fn abuse_gives_results_and_no_crash() {
     }
     let sanitize = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"].map(str::to_owned);
     let probe = Command::new("gcc").args(&sanitize).args(["-x", "c", "-", "-o", "/dev/null"]).output();
-    // Standard input is empty, so that only main is missing where the sanitizer is there.
+    // Standard input is empty, so that only main is missing where the sanitizer is installed.
     if probe.is_ok_and(|probe| String::from_utf8_lossy(&probe.stderr).contains("cannot find -lasan")) {
         println!("skipped: abuse under the address sanitizer: libasan is absent");
         return;

@@ -10,30 +10,30 @@ use netfold_io::IoError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// One sleeper, any number of ringers; the descriptor is written only while somebody sleeps on it.
+/// One sleeping thread, any number of wakers; the descriptor is written only while the thread sleeps on it.
 ///
 /// Both sides write their own flag and then read the other's, with a sequentially consistent fence between, so at least one of
-/// them sees the other. Who finds the bell rung sees what the ringer did before.
+/// them sees the other. A thread that finds the flag set sees everything that its waker did before.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct EventWaker {
     event: OwnedFd,
-    rung: AtomicBool,
+    notified: AtomicBool,
     sleeping: AtomicBool,
 }
 
-impl Bell {
+impl EventWaker {
     pub(crate) fn new() -> Result<Self, IoError> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| IoError::Os { call: "eventfd", source: error.into() })?;
-        Ok(Self { event, rung: AtomicBool::new(false), sleeping: AtomicBool::new(false) })
+        Ok(Self { event, notified: AtomicBool::new(false), sleeping: AtomicBool::new(false) })
     }
 
-    /// Whether the bell was rung since the last time this was asked.
+    /// Whether it was woken since the last call.
     pub(crate) fn take(&self) -> bool {
-        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
     }
 
-    /// Sleeps until the bell rings, `also` is readable, or the time is over. True when the bell rang or was rung before.
+    /// Sleeps until it is woken, `also` is readable, or the timeout expires. True when it was woken, now or before.
     pub(crate) fn sleep(&self, timeout: Duration, also: Option<BorrowedFd<'_>>) -> Result<bool, IoError> {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -53,30 +53,30 @@ impl Bell {
                 Err(error) => return Err(IoError::Os { call: "poll", source: error.into() }),
             }
             if !fds[0].revents().is_empty() {
-                // Nobody else reads it, so it is not empty.
+                // Only this thread reads it, so it is not empty.
                 let _ = rustix::io::read(&self.event, &mut [0; 8]);
                 rang = true;
             }
         }
         self.sleeping.store(false, Ordering::Relaxed);
         if rang {
-            // Read, too: whatever a ringer did before, which this forgets, is seen.
-            self.rung.swap(false, Ordering::Acquire);
+            // Read, too: everything that a waker did before the flag is cleared is visible.
+            self.notified.swap(false, Ordering::Acquire);
         }
         Ok(rang)
     }
 }
 
-impl Wake for Bell {
+impl Wake for EventWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
+        self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
-            // Fails only when the counter is full, and then the sleeper wakes anyway.
+            // Fails only when the counter is full, and then the thread wakes anyway.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }

@@ -1,5 +1,5 @@
-/* Calls of all sorts, taken and not taken, each checked: knows nothing of Netfold. Needs an even number of ranks. Prints
- * "all sorts: good" from rank 0. With the argument early_free it also frees a communicator with an operation under way; with
+/* Calls of all kinds, done by Netfold or by MPI, each checked. An unmodified MPI program. Needs an even number of ranks. Prints
+ * "all kinds: passed" from rank 0. With the argument early_free it also frees a communicator with an operation under way; with
  * mismatch it only makes a mistake, and looks at the error. */
 #include <mpi.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ static int value(int of, int index)
     return 1 + (index + of) % 2;
 }
 
-/* What an operation makes of all ranks' values. */
+/* The result of an operation over all ranks' values. */
 static int folded(MPI_Op op, int index, int ranks)
 {
     int result = value(0, index);
@@ -96,7 +96,7 @@ static void larger(void *in, void *inout, int *count, MPI_Datatype *type)
             ((float *)inout)[i] = ((float *)in)[i];
 }
 
-/* What no reduction of Netfold's can be. */
+/* Reductions that Netfold does not support. */
 static void unsupported(void)
 {
     static float send[2 * COUNT], recv[2 * COUNT];
@@ -263,7 +263,7 @@ static void nonblocking(MPI_Comm comm)
 
 #define LARGE (4 << 20)
 
-/* What hangs when a reduction waits for others without letting MPI go on. */
+/* Hangs if a reduction waits for others without letting MPI make progress. */
 static void progress(void)
 {
     static char large[LARGE];
@@ -385,7 +385,7 @@ int main(int argc, char **argv)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
-        printf("all sorts: good\n");
+        printf("all kinds: passed\n");
     MPI_Finalize();
     return 0;
 }

@@ -16,18 +16,31 @@ pub(crate) fn source(path: &str) -> PathBuf {
     root().join(path)
 }
 
-/// Where the library is installed: by the very command that people use, once. With the shim, if there is an MPI.
+/// The static library that cargo has built along with this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let folder = test.parent().expect("a file lies in a folder");
+    let candidates = [folder, folder.parent().unwrap_or(folder)].map(|folder| folder.join("libnetfold_c.a"));
+    candidates
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("cargo builds the static library before its tests")
+}
+
+/// Where the library is installed: once, by the command that users run, from the library that is built already. With the shim, if
+/// there is an MPI.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let prefix = scratch("prefix");
         let mut command = Command::new(env!("CARGO"));
-        command.current_dir(root()).args(["xtask", "install", "--dev", "--prefix"]).arg(&prefix);
+        command.current_dir(root()).args(["xtask", "install", "--prefix"]).arg(&prefix);
+        command.arg("--library").arg(library());
         if Command::new("mpicc").arg("--version").output().is_ok() {
             command.arg("--mpi");
         }
-        let said = run(&mut command);
-        assert!(!said.contains("warning: "), "the compiler is not content:\n{said}");
+        let output = run(&mut command);
+        assert!(!output.contains("warning: "), "the compiler warns:\n{output}");
         prefix
     })
 }

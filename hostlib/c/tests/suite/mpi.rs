@@ -1,4 +1,4 @@
-//! MPI programs that know nothing of Netfold, with and without the shim.
+//! Unmodified MPI programs, with and without the shim.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,10 @@ use crate::process::run;
 
 const RANKS: usize = 4;
 
-/// What mpirun grants, in seconds; and what it is granted itself, as it ends its processes then.
+/// mpirun's time limit in seconds; and its own, longer, because it ends its processes first.
 const LIMIT: u64 = 240;
 
-/// One job of MPI at a time: its processes spin.
+/// Allows one MPI job at a time: its processes spin.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,7 +38,7 @@ struct Job<'a> {
     program: Vec<PathBuf>,
     /// None without the shim.
     settings: Option<Vec<(&'a str, String)>>,
-    /// How the ranks share hosts, or nothing where the system says it.
+    /// How the ranks share hosts; empty to detect it.
     hosts: &'a [&'a str],
 }
 
@@ -57,7 +57,7 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// At a switch; every rank on a host that is named here.
+    /// Uses a switch, with every rank on the named host.
     fn switch(mut self, switch: &EmbeddedSwitch, hosts: &'a [&'a str]) -> Self {
         self = self.shim(&[("NETFOLD_CONTROLLER", &switch.control().to_string())]);
         self.hosts = hosts;
@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
         command.args(&self.program);
     }
 
-    /// Runs it, and returns what it said.
+    /// Runs it, and returns its output.
     fn run(self) -> String {
         let _turn = turn();
         let mut command = Command::new("mpirun");
@@ -97,11 +97,12 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Calls that Netfold took, which must be as many on every rank, and calls left to MPI by all ranks.
-fn taken(said: &str) -> (u64, u64) {
+/// Calls done by Netfold, which must be equally many on every rank, and calls left to MPI by all ranks.
+fn taken(output: &str) -> (u64, u64) {
     let mut all = Vec::new();
     let mut left = 0;
-    for line in said.lines().filter(|line| line.contains(" reductions of ") && line.contains(" left to MPI"))
+    for line in
+        output.lines().filter(|line| line.contains(" reductions of ") && line.contains(" left to MPI"))
     {
         let numbers: Vec<u64> =
             line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
@@ -110,8 +111,8 @@ fn taken(said: &str) -> (u64, u64) {
             left += not;
         }
     }
-    assert_eq!(all.len(), RANKS, "not every rank has counted:\n{said}");
-    assert!(all.iter().all(|taken| *taken == all[0]), "ranks took different calls:\n{said}");
+    assert_eq!(all.len(), RANKS, "not every rank has counted:\n{output}");
+    assert!(all.iter().all(|taken| *taken == all[0]), "ranks took different calls:\n{output}");
     (all[0], left)
 }
 
@@ -119,8 +120,8 @@ const APART: &[&str] = &["a", "b", "c", "d"];
 const PAIRS: &[&str] = &["a", "a", "b", "b"];
 
 /// The checksums that the OSU-style loop prints.
-fn checksums(said: &str) -> Vec<&str> {
-    said.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect()
+fn checksums(output: &str) -> Vec<&str> {
+    output.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect()
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn an_unmodified_loop_has_the_same_results() {
 
     let shared = job().shim(&[]).run();
     assert_eq!(checksums(&shared), checksums(&plain));
-    assert!(shared.contains("go by shared memory of 4 ranks"), "{shared}");
+    assert!(shared.contains("use shared memory of 4 ranks"), "{shared}");
     // Seven sizes from 4 KiB, five times each, against the ten below.
     assert_eq!(taken(&shared), (35, 4 * 50));
 
@@ -150,13 +151,13 @@ fn an_unmodified_loop_has_the_same_results() {
     let switch = lossy_switch();
     let switched = job().switch(&switch, APART).run();
     assert_eq!(checksums(&switched), checksums(&plain));
-    assert!(switched.contains(&format!("go by the switch at {}", switch.control())), "{switched}");
+    assert!(switched.contains(&format!("use the switch at {}", switch.control())), "{switched}");
     assert_eq!(taken(&switched).0, 35);
     assert!(switch.stop().unwrap().results > 0);
 }
 
 #[test]
-fn nothing_is_taken_where_netfold_is_not_to_be_had() {
+fn mpi_does_all_calls_where_netfold_is_unavailable() {
     if !tools("the shim without Netfold") {
         return;
     }
@@ -167,42 +168,42 @@ fn nothing_is_taken_where_netfold_is_not_to_be_had() {
     let disabled = job().shim(&[("NETFOLD_MPI", "0")]).run();
     assert_eq!(disabled, plain);
 
-    let nonsense = job().shim(&[("NETFOLD_MODE", "fast")]).run();
-    assert_eq!(checksums(&nonsense), checksums(&plain));
-    assert!(nonsense.contains("NETFOLD_MODE=fast is no mode"), "{nonsense}");
+    let invalid = job().shim(&[("NETFOLD_MODE", "fast")]).run();
+    assert_eq!(checksums(&invalid), checksums(&plain));
+    assert!(invalid.contains("NETFOLD_MODE=fast is not a mode"), "{invalid}");
 
-    // A control port at which nobody listens any more.
+    // A control port without a listener.
     let switch = EmbeddedSwitch::builder().start().unwrap();
     let gone = job().switch(&switch, PAIRS);
     switch.stop().unwrap();
-    let said = gone.run();
-    assert_eq!(checksums(&said), checksums(&plain));
-    assert_eq!(said.matches("are left to MPI: ").count(), 1, "{said}");
-    assert!(said.contains("cannot reach the switch's control port"), "{said}");
-    assert_eq!(taken(&said).0, 0);
+    let output = gone.run();
+    assert_eq!(checksums(&output), checksums(&plain));
+    assert_eq!(output.matches("are left to MPI: ").count(), 1, "{output}");
+    assert!(output.contains("cannot reach the switch's control port"), "{output}");
+    assert_eq!(taken(&output).0, 0);
 }
 
 #[test]
-fn calls_of_all_sorts_are_right_whoever_does_them() {
-    if !tools("calls of all sorts") {
+fn all_kinds_of_calls_are_correct_by_netfold_and_by_mpi() {
+    if !tools("all kinds of calls") {
         return;
     }
-    let sorts = compile("mpicc", "hostlib/mpi/tests/all_sorts.c", "all_sorts", &[]);
-    let plain = Job::new(&sorts).run();
-    assert!(plain.contains("all sorts: good"), "{plain}");
+    let program = compile("mpicc", "hostlib/mpi/tests/all_kinds.c", "all_kinds", &[]);
+    let plain = Job::new(&program).run();
+    assert!(plain.contains("all kinds: passed"), "{plain}");
     let switch = lossy_switch();
     let jobs = [
-        Job::new(&sorts).argument("early_free").shim(&[]),
-        Job::new(&sorts).argument("early_free").shim(&[("NETFOLD_MPI_MIN_BYTES", "1")]),
-        Job::new(&sorts).argument("early_free").switch(&switch, APART),
-        Job::new(&sorts).argument("early_free").switch(&switch, PAIRS),
+        Job::new(&program).argument("early_free").shim(&[]),
+        Job::new(&program).argument("early_free").shim(&[("NETFOLD_MPI_MIN_BYTES", "1")]),
+        Job::new(&program).argument("early_free").switch(&switch, APART),
+        Job::new(&program).argument("early_free").switch(&switch, PAIRS),
     ];
     for job in jobs {
-        let said = job.run();
-        assert!(said.contains("all sorts: good"), "{said}");
-        let (taken, left) = taken(&said);
+        let output = job.run();
+        assert!(output.contains("all kinds: passed"), "{output}");
+        let (taken, left) = taken(&output);
         assert!(taken > 900 && left > 0, "{taken} taken, {left} left");
-        assert!(!said.contains("are left to MPI: "), "{said}");
+        assert!(!output.contains("are left to MPI: "), "{output}");
     }
     assert!(switch.stop().unwrap().results > 0);
 }
@@ -213,13 +214,13 @@ fn errors_go_through_the_error_handler() {
     if !tools("errors of MPI programs") {
         return;
     }
-    let sorts = compile("mpicc", "hostlib/mpi/tests/all_sorts.c", "all_sorts_mismatch", &[]);
+    let program = compile("mpicc", "hostlib/mpi/tests/all_kinds.c", "all_kinds_mismatch", &[]);
     let switch = EmbeddedSwitch::builder().start().unwrap();
-    for job in [Job::new(&sorts).shim(&[]), Job::new(&sorts).switch(&switch, APART)] {
-        let said = job.argument("mismatch").run();
-        assert!(said.contains("all sorts: good"), "{said}");
+    for job in [Job::new(&program).shim(&[]), Job::new(&program).switch(&switch, APART)] {
+        let output = job.argument("mismatch").run();
+        assert!(output.contains("all kinds: passed"), "{output}");
         for rank in 0..RANKS {
-            assert!(said.contains(&format!("rank {rank}: Netfold: rank ")), "{said}");
+            assert!(output.contains(&format!("rank {rank}: Netfold: rank ")), "{output}");
         }
     }
 }
@@ -244,9 +245,9 @@ fn mpi4py_programs_run_unmodified() {
         (job().switch(&switch, APART), true),
         (job().switch(&switch, PAIRS), true),
     ] {
-        let said = job.run();
-        assert!(said.contains("mpi4py: good"), "{said}");
-        assert!(!shim || taken(&said) == (14, 0), "{said}");
+        let output = job.run();
+        assert!(output.contains("mpi4py: passed"), "{output}");
+        assert!(!shim || taken(&output) == (14, 0), "{output}");
     }
     assert!(switch.stop().unwrap().results > 0);
 }

@@ -1,8 +1,8 @@
-/* Everything that C callers get wrong, and what comes of it: a result, never a crash.
+/* Mistakes of C callers: each must give a result code, never a crash.
  *
- *   ./abuse ADDRESS...     (five addresses, 127.0.0.1:PORT, at which nobody listens)
+ *   ./abuse ADDRESS...     (five addresses, 127.0.0.1:PORT, without a listener)
  *
- * Prints "abuse: good". */
+ * Prints "abuse: passed". */
 #include <netfold/netfold.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #define CHECK(condition)                                                                                        \
     do {                                                                                                        \
         if (!(condition)) {                                                                                     \
-            fprintf(stderr, "line %d: not so: %s (last error: %s)\n", __LINE__, #condition, netfold_last_error()); \
+            fprintf(stderr, "line %d: failed: %s (last error: %s)\n", __LINE__, #condition, netfold_last_error()); \
             exit(1);                                                                                            \
         }                                                                                                       \
     } while (0)
@@ -70,7 +70,7 @@ static void null_pointers(void)
                                 : setter == 4 ? netfold_builder_set_local_ip(builder, NULL)
                                               : netfold_builder_set_host(builder, NULL);
         CHECK(result == NETFOLD_RESULT_NULL_POINTER);
-        /* Whoever goes on after a failure is told again. */
+        /* A call after a failure fails again. */
         IS(netfold_builder_set_rank(builder, 0), ARGUMENT);
         if (setter % 2)
             IS(netfold_builder_connect(builder, &comm), ARGUMENT);
@@ -109,7 +109,7 @@ static int32_t broken(void *context, const uint8_t *mine, uint8_t *all, size_t l
     return 7;
 }
 
-/* Every byte of every answer is 0xff: lengths that no rank has given. */
+/* Every byte of every reply is 0xff: lengths that no rank has sent. */
 static int32_t babble(void *context, const uint8_t *mine, uint8_t *all, size_t len)
 {
     (void)context, (void)mine;
@@ -207,7 +207,7 @@ static netfold_comm *join(struct seat *seat)
         OK(netfold_builder_set_exchange(builder, gather, seat));
     else
         OK(netfold_builder_set_rendezvous(builder, seat->address));
-    /* Both ways to other ranks: a ring over TCP, and shared memory. */
+    /* Both paths to other ranks: a ring over TCP, and shared memory. */
     OK(netfold_builder_set_local_ip(builder, "127.0.0.1"));
     OK(netfold_builder_set_shared_memory(builder, seat->table == NULL));
     OK(netfold_builder_connect(builder, &comm));
@@ -237,7 +237,7 @@ static void look(netfold_comm *comm, const struct seat *seat)
     OK(netfold_comm_failure(comm));
 }
 
-/* Arguments that are refused before anybody else hears of them. */
+/* Arguments that are refused on this rank alone. */
 static void refused(netfold_comm *comm)
 {
     float data[4] = {0};
@@ -287,7 +287,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
         OK(netfold_work_test(work, &done));
     IS(netfold_work_test(work, NULL), NULL_POINTER);
     OK(netfold_work_wait(work, 0));
-    OK(netfold_work_wait(work, -1)); /* as often as wanted */
+    OK(netfold_work_wait(work, -1)); /* any number of times */
     netfold_work_free(work);
     CHECK(recv[0] == sum && recv[COUNT - 1] == sum && send[0] == seat->rank);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_ALL_GATHER, send, recv, COUNT, NETFOLD_DTYPE_I32, 0, 0));
@@ -306,7 +306,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
     OK(netfold_work_wait(work, -1));
     netfold_work_free(work);
     CHECK(recv[COUNT - 1] == sum);
-    /* Hosts leave nothing out: what was left before is added, and nothing remains. */
+    /* Hosts leave nothing out: the earlier residual is added, and none remains. */
     float gradient[3] = {1, 2, 3}, given[3] = {1, 2, 3}, residual[3] = {0.5f, 0.25f, 0};
     OK(netfold_comm_all_reduce_with_feedback(comm, gradient, residual, 3, NETFOLD_OP_SUM));
     CHECK(gradient[0] == 1.5f * ranks && gradient[1] == 2.25f * ranks && residual[0] == 0 && residual[1] == 0);
@@ -316,7 +316,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
     netfold_work_free(work);
     CHECK(gradient[0] == 1 && gradient[2] == 4 && given[2] == 3 && residual[2] == 0);
     OK(netfold_comm_all_reduce_with_feedback(comm, NULL, NULL, 0, NETFOLD_OP_SUM));
-    /* Whatever may be missing, hosts leave nothing out. */
+    /* With any tolerance, hosts leave nothing out. */
     uint32_t partial = 7, missing = 7;
     gradient[0] = 1;
     OK(netfold_comm_start_tolerating(comm, 0.5, false, true, 0, NETFOLD_COLLECTIVE_ALL_REDUCE, gradient, gradient, 3,
@@ -326,7 +326,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
     OK(netfold_work_left_out(work, NULL, NULL));
     netfold_work_free(work);
     CHECK(gradient[0] == ranks && partial == 0 && missing == 0);
-    /* A handle that is given up does not stop its operation. */
+    /* Freeing a handle does not stop its operation. */
     OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0,
                           &work));
     netfold_work_free(work);
@@ -336,7 +336,7 @@ static void works(netfold_comm *comm, const struct seat *seat)
     free(recv);
 }
 
-/* What ended the job, as soon as the communicator says so. */
+/* The error that ended the job, as soon as the communicator reports it. */
 static netfold_result failure_of(netfold_comm *comm)
 {
     netfold_result result = NETFOLD_RESULT_OK;
@@ -348,7 +348,7 @@ static netfold_result failure_of(netfold_comm *comm)
     return result;
 }
 
-/* Whole and well; then rank 1 aborts while rank 0 waits for it. */
+/* A correct operation; then rank 1 aborts while rank 0 waits for it. */
 static void *whole_then_aborted(void *context)
 {
     struct seat *seat = context;
@@ -419,7 +419,7 @@ static void *freed_in_flight(void *context)
         pthread_barrier_wait(&freed);
     } else {
         pthread_barrier_wait(&freed);
-        /* It may hear first what rank 0 had begun, or that it is gone. */
+        /* The first error may be rank 0's call, or the loss of rank 0. */
         netfold_result result = netfold_comm_barrier(comm);
         CHECK(result == NETFOLD_RESULT_PEER_LOST || result == NETFOLD_RESULT_MISMATCH);
         netfold_comm_free(comm);
@@ -444,8 +444,8 @@ static void two_threads(void *(*rank)(void *), const char *address)
     pthread_barrier_destroy(&freed);
 }
 
-/* Rank 1 is another process, which dies while rank 0 waits for it. */
-static void death(const char *address)
+/* Rank 1 is another process, which is killed while rank 0 waits for it. */
+static void killed_rank(const char *address)
 {
     struct seat seat = {.rank = 0, .world = 2, .address = address};
     pid_t child = fork();
@@ -485,7 +485,7 @@ static void fork_of_a_member(const char *address)
         netfold_result result = netfold_comm_barrier(comm);
         if (write(ends[1], &result, sizeof result) == sizeof result)
             pause();
-        kill(getpid(), SIGKILL); /* what its parent had is no leak of its own */
+        kill(getpid(), SIGKILL); /* the parent's memory is not a leak of the child */
     }
     netfold_result result = NETFOLD_RESULT_OK;
     CHECK(read(ends[0], &result, sizeof result) == sizeof result && result == NETFOLD_RESULT_FORKED);
@@ -509,7 +509,7 @@ int main(int argc, char **argv)
     CHECK(argc == 6);
     CHECK(strcmp(netfold_last_error(), "") == 0 && netfold_last_error_peer() == -1);
     CHECK(netfold_last_error_advice() == NETFOLD_ADVICE_NONE);
-    death(argv[1]); /* before this process has threads */
+    killed_rank(argv[1]); /* before this process has threads */
     fork_of_a_member(argv[2]);
     null_pointers();
     bad_values();
@@ -522,6 +522,6 @@ int main(int argc, char **argv)
     two_threads(disagree, argv[4]);
     two_threads(freed_in_flight, NULL);
     two_threads(freed_in_flight, argv[5]);
-    printf("abuse: good\n");
+    printf("abuse: passed\n");
     return 0;
 }

@@ -1,4 +1,4 @@
-//! The committed header is what the code says, and compilers take it. `UPDATE_SNAPSHOTS=1` rewrites it.
+//! The committed header is the one generated from the code, and compilers accept it. `UPDATE_SNAPSHOTS=1` rewrites it.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn the_header_is_generated_from_the_code() {
         .generate()
         .expect("the crate's sources")
         .write(&mut header);
-    // Rust's safety sections are said in the header's own words at its top.
+    // The header states its memory rules at its top, instead of Rust's safety sections.
     let header = without_safety_sections(&String::from_utf8(header).expect("text"));
     let path = here.join("include/netfold/netfold.h");
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
@@ -24,7 +24,7 @@ fn the_header_is_generated_from_the_code() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == header,
-        "netfold.h differs from the code; run UPDATE_SNAPSHOTS=1 cargo test -p netfold-c --test header"
+        "netfold.h differs from the code; run UPDATE_SNAPSHOTS=1 cargo test -p netfold-c --test suite header"
     );
 }
 
@@ -34,7 +34,7 @@ fn without_safety_sections(header: &str) -> String {
 
 /// Alone in a translation unit, included twice, with every warning an error.
 #[test]
-fn compilers_take_the_header_without_a_warning() {
+fn compilers_accept_the_header_without_a_warning() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     for (compiler, standard, ending) in
         [("gcc", "c11", "c"), ("clang", "c11", "c"), ("g++", "c++17", "cpp"), ("clang++", "c++17", "cpp")]

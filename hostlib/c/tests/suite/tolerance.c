@@ -1,4 +1,4 @@
-/* One rank of a job at a switch into which a network trims what may go missing: exact sums, and such as may lack shares.
+/* One rank of a job at a switch that receives trimmed packets: exact sums, and sums that may lack contributions.
  * Arguments: the switch, the job, the rank, the number of ranks. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static void ok(netfold_result result, int line)
 
 #define OK(call) ok((call), __LINE__)
 
-/* Sums powers of two, so that a sum tells whose shares are in it; prints how many elements lack any, and a checksum. */
+/* Sums powers of two, so that a sum shows its contributors; prints how many elements lack any, and a checksum. */
 static void sum(netfold_comm *comm, int rank, int ranks, const char *name, double tolerance, bool own)
 {
     static float tensor[COUNT];

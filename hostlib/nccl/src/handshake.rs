@@ -1,4 +1,4 @@
-//! How connections come about: neither side blocks, and strangers are turned away.
+//! The connection handshake: neither side blocks, and unauthenticated connections are refused.
 //!
 //! The connecting side sends 24 bytes (magic 8, the token of the handle 16), the listening side answers with 8.
 
@@ -17,25 +17,25 @@ use crate::result::{Failure, Result};
 const HELLO: usize = 8 + TOKEN;
 const HELLO_MAGIC: [u8; 8] = *b"nfhello\x01";
 const WELCOME: [u8; 8] = *b"nfwelc.\x01";
-/// How long a connection may take to come about.
-const CONNECT_MAX: Duration = Duration::from_secs(60);
-/// How long who has connected may take to say who it is.
-const HELLO_MAX: Duration = Duration::from_secs(5);
-/// Connections that have not said yet who they are.
-const WAITING_MAX: usize = 64;
-/// A peer whose host is gone is noticed after this time.
-const DEAD_AFTER: Duration = Duration::from_secs(60);
+/// How long a connection may take to be established.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection may take to send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections whose hello is incomplete.
+const PENDING_MAX: usize = 64;
+/// A host that is unreachable for so long is lost.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits for one kind of guest.
+/// Accepts the connections that know its token.
 #[derive(Debug)]
 pub(crate) struct Listener {
     endpoint: Endpoint,
     socket: TcpListener,
-    waiting: Mutex<Vec<Waiting>>,
+    pending: Mutex<Vec<PendingConnection>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingConnection {
     stream: TcpStream,
     since: Instant,
     hello: [u8; HELLO],
@@ -54,30 +54,30 @@ impl Listener {
     pub(crate) fn new(device: &Device) -> Result<(Self, Endpoint)> {
         let (socket, endpoint) = listen(device, Purpose::Link)?;
         socket.set_nonblocking(true).map_err(|error| Failure::system("cannot listen", error))?;
-        Ok((Self { endpoint, socket, waiting: Mutex::default() }, endpoint))
+        Ok((Self { endpoint, socket, pending: Mutex::default() }, endpoint))
     }
 
-    /// A guest that has said the right words, if there is one now.
+    /// A connection with a valid hello, if there is one now.
     pub(crate) fn accept(&self) -> Result<Option<TcpStream>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok((stream, _)) = self.socket.accept() {
-            if waiting.len() == WAITING_MAX {
-                waiting.remove(0); // the oldest has had its time
+            if pending.len() == PENDING_MAX {
+                pending.remove(0); // the oldest
             }
             if prepare(&stream).is_ok() {
-                waiting.push(Waiting { stream, since: Instant::now(), hello: [0; HELLO], len: 0 });
+                pending.push(PendingConnection { stream, since: Instant::now(), hello: [0; HELLO], len: 0 });
             }
         }
         let mut index = 0;
-        while index < waiting.len() {
-            match waiting[index].heard(&self.endpoint.token) {
+        while index < pending.len() {
+            match pending[index].check_hello(&self.endpoint.token) {
                 Some(true) => {
-                    let guest = waiting.remove(index).stream;
-                    if welcome(&guest) {
-                        return Ok(Some(guest));
+                    let stream = pending.remove(index).stream;
+                    if welcome(&stream) {
+                        return Ok(Some(stream));
                     }
                 }
-                Some(false) => drop(waiting.remove(index)),
+                Some(false) => drop(pending.remove(index)),
                 None => index += 1,
             }
         }
@@ -85,9 +85,9 @@ impl Listener {
     }
 }
 
-impl Waiting {
-    /// Whether this is a guest; `None` while it is not known.
-    fn heard(&mut self, token: &[u8; TOKEN]) -> Option<bool> {
+impl PendingConnection {
+    /// Whether the hello is valid; `None` while it is incomplete.
+    fn check_hello(&mut self, token: &[u8; TOKEN]) -> Option<bool> {
         use std::io::Read;
         while self.len < HELLO {
             match self.stream.read(&mut self.hello[self.len..]) {
@@ -95,7 +95,7 @@ impl Waiting {
                 Ok(bytes) => self.len += bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    return (self.since.elapsed() > HELLO_MAX).then_some(false);
+                    return (self.since.elapsed() > HELLO_TIMEOUT).then_some(false);
                 }
                 Err(_) => return Some(false),
             }
@@ -104,22 +104,22 @@ impl Waiting {
     }
 }
 
-fn welcome(guest: &TcpStream) -> bool {
-    // The socket's buffer is empty, so this is taken as a whole or not at all.
-    send(guest, &WELCOME, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Ok(WELCOME.len())
+fn welcome(stream: &TcpStream) -> bool {
+    // The socket's buffer is empty, so the message is sent as a whole or not at all.
+    send(stream, &WELCOME, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) == Ok(WELCOME.len())
 }
 
 fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, DEAD_AFTER / 2)?;
-    sockopt::set_tcp_keepintvl(stream, DEAD_AFTER / 10)?;
-    sockopt::set_tcp_user_timeout(stream, DEAD_AFTER.as_millis() as u32)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_TIMEOUT / 2)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_TIMEOUT / 10)?;
+    sockopt::set_tcp_user_timeout(stream, KEEPALIVE_TIMEOUT.as_millis() as u32)?;
     Ok(())
 }
 
-/// A connection that is being made.
+/// A connection that is being established.
 #[derive(Debug)]
 pub(crate) struct Connecting {
     address: SocketAddr,
@@ -131,14 +131,14 @@ pub(crate) struct Connecting {
 
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// The other machine has not answered.
-    Called,
-    /// The other end has not welcomed us; so much of its answer is here.
+    /// The TCP connection is not established.
+    Connecting,
+    /// The other end's welcome is incomplete; these bytes were received.
     Waiting { answer: [u8; WELCOME.len()], len: usize },
 }
 
 impl Connecting {
-    /// Calls the listener of a handle.
+    /// Connects to the listener of a handle.
     pub(crate) fn begin(endpoint: &Endpoint) -> Result<Self> {
         let address = endpoint.address;
         let failed = |error: std::io::Error| Failure::system(&format!("cannot connect to {address}"), error);
@@ -152,17 +152,17 @@ impl Connecting {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
             Err(error) => return Err(Failure::remote(format!("cannot connect to {address}: {error}"))),
         }
-        let stage = Mutex::new(Stage::Called);
+        let stage = Mutex::new(Stage::Connecting);
         Ok(Self { address, stream, since: Instant::now(), stage, token: endpoint.token })
     }
 
-    /// The connection, once the other end has welcomed us.
+    /// The connection, once the other end's welcome is received.
     pub(crate) fn advance(&self) -> Result<Option<TcpStream>> {
         let refused = |why: &dyn std::fmt::Display| {
-            Failure::remote(format!("the listener at {} did not take the connection: {why}", self.address))
+            Failure::remote(format!("the listener at {} refused the connection: {why}", self.address))
         };
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stage::Called = *stage {
+        if let Stage::Connecting = *stage {
             let mut watched = [PollFd::new(&self.stream, PollFlags::OUT)];
             let ready = poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
             if !matches!(ready, Ok(count) if count > 0) {
@@ -176,7 +176,7 @@ impl Connecting {
             hello[8..].copy_from_slice(&self.token);
             match send(&self.stream, &hello, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(HELLO) => {}
-                Ok(_) => return Err(refused(&"it takes no bytes")),
+                Ok(_) => return Err(refused(&"it accepts no data")),
                 Err(error) => return Err(refused(&error)),
             }
             *stage = Stage::Waiting { answer: [0; WELCOME.len()], len: 0 };
@@ -185,7 +185,7 @@ impl Connecting {
         use std::io::Read;
         while *len < answer.len() {
             match (&self.stream).read(&mut answer[*len..]) {
-                Ok(0) => return Err(refused(&"it hung up")),
+                Ok(0) => return Err(refused(&"it closed the connection")),
                 Ok(bytes) => *len += bytes,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.later(),
@@ -193,13 +193,13 @@ impl Connecting {
             }
         }
         if *answer != WELCOME {
-            return Err(refused(&"it is no listener of this plugin"));
+            return Err(refused(&"it is not a listener of this plugin"));
         }
         self.stream.try_clone().map(Some).map_err(|error| refused(&error))
     }
 
     fn later(&self) -> Result<Option<TcpStream>> {
-        if self.since.elapsed() > CONNECT_MAX {
+        if self.since.elapsed() > CONNECT_TIMEOUT {
             return Err(Failure::remote(format!("no answer from the listener at {}", self.address)));
         }
         Ok(None)
@@ -227,17 +227,17 @@ mod tests {
             if let Some(value) = poll() {
                 return value;
             }
-            assert!(start.elapsed() < Duration::from_secs(10), "nothing happened");
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing happened");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn a_guest_is_let_in_and_strangers_are_not() {
+    fn a_valid_hello_is_accepted_and_others_are_refused() {
         let (listener, endpoint) = Listener::new(&loopback()).unwrap();
         let _silent = TcpStream::connect(endpoint.address).unwrap();
-        let mut rude = TcpStream::connect(endpoint.address).unwrap();
-        rude.write_all(&[b'x'; 100]).unwrap();
+        let mut garbage = TcpStream::connect(endpoint.address).unwrap();
+        garbage.write_all(&[b'x'; 100]).unwrap();
         let other = Endpoint::new(Purpose::Link, endpoint.address).unwrap();
         let wrong = Connecting::begin(&other).unwrap();
         let right = Connecting::begin(&endpoint).unwrap();
@@ -259,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_of_another_kind_is_found_out() {
+    fn another_service_at_the_address_is_detected() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::new(Purpose::Link, socket.local_addr().unwrap()).unwrap();
         let connecting = Connecting::begin(&endpoint).unwrap();
         let (mut stream, _) = socket.accept().unwrap();
-        stream.write_all(b"SSH-2.0-somebody").unwrap();
-        assert!(until(|| connecting.advance().err()).message.contains("no listener of this plugin"));
+        stream.write_all(b"SSH-2.0-other").unwrap();
+        assert!(until(|| connecting.advance().err()).message.contains("not a listener of this plugin"));
         drop((stream, socket));
         let gone = Connecting::begin(&endpoint).and_then(|connecting| {
             until(|| connecting.advance().transpose().map(|outcome| outcome.map(|_| ())))
