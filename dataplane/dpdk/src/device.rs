@@ -120,7 +120,7 @@ impl Device {
 
     /// Whether the interface that it depends on has been removed.
     pub(crate) fn is_removed(&self) -> bool {
-        self.watch.as_ref().is_some_and(InterfaceMonitor::gone)
+        self.watch.as_ref().is_some_and(InterfaceMonitor::is_removed)
     }
 
     pub(crate) fn eal(&self) -> &Eal {

@@ -35,7 +35,7 @@ pub(crate) struct PortTable {
     threads: Box<[AtomicU8]>,
 }
 
-/// Owner a frame is.
+/// The owner of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     /// A thread's, by its number.
@@ -43,7 +43,7 @@ enum Owner {
     /// All threads: ARP, because each thread has a neighbour table of its own.
     All,
     /// None. The thread that receives it may keep it.
-    Nobody,
+    None,
 }
 
 impl PortTable {
@@ -56,7 +56,7 @@ impl PortTable {
         match number(12) {
             Some(0x0806) => return Owner::All,
             Some(0x0800) if head.get(30..34) == Some(&self.address.octets()) => {}
-            _ => return Owner::Nobody,
+            _ => return Owner::None,
         }
         let first_part = number(20).is_some_and(|fragment| fragment & 0x1fff == 0);
         match head[23] {
@@ -66,11 +66,11 @@ impl PortTable {
                 let udp = 14 + usize::from(head[14] & 0xf) * 4;
                 let thread = number(udp + 2).map(|port| &self.threads[usize::from(port)]);
                 match thread.map_or(0, |thread| thread.load(Ordering::Relaxed)) {
-                    0 => Owner::Nobody,
+                    0 => Owner::None,
                     thread => Owner::Of(usize::from(thread) - 1),
                 }
             }
-            _ => Owner::Nobody,
+            _ => Owner::None,
         }
     }
 }
@@ -248,7 +248,7 @@ impl Dispatcher {
                 }
                 Some(packet)
             }
-            Owner::Of(_) | Owner::Nobody => Some(packet),
+            Owner::Of(_) | Owner::None => Some(packet),
         });
         let handed_over = everybodys || arrivals.len() < before;
         if handed_over {

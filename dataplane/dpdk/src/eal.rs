@@ -1,4 +1,4 @@
-//! DPDK in this process: started once, and what it says.
+//! DPDK in this process: its one start, and its log.
 #![expect(unsafe_code, reason = "DPDK is a foreign library")]
 
 use std::cell::Cell;
@@ -11,10 +11,10 @@ use netfold_dpdk_sys as sys;
 
 use crate::{DpdkError, Huge, Options};
 
-/// What DPDK's memory is made of.
+/// The kind of DPDK's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Hugepages, which belong to no file.
+    /// Anonymous hugepages.
     Huge,
     /// Ordinary pages.
     Ordinary,
@@ -33,19 +33,18 @@ struct Started {
     with: String,
 }
 
-/// DPDK can be started once a process, and not again.
+/// DPDK can be started only once in a process.
 static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 
 impl Eal {
-    /// Starts DPDK, or returns what runs already. `pci`: whether cards on the PCI bus are wanted; else the bus is not looked at.
+    /// Starts DPDK, or returns the running one. `pci`: whether to scan the PCI bus for cards.
     ///
-    /// Beside `options` every process has these: nothing is written to files (`--in-memory`, or `--no-shconf` with ordinary
+    /// In addition to `options` these are always set: nothing is written to files (`--in-memory`, or `--no-shconf` with ordinary
     /// pages), no telemetry socket, and one core, the first that the process may use.
     ///
     /// # Errors
     ///
-    /// [`DpdkError::Hugepages`], [`DpdkError::Start`], and [`DpdkError::Started`] when DPDK runs already and was not told
-    /// what is asked for now.
+    /// [`DpdkError::Hugepages`], [`DpdkError::Start`], and [`DpdkError::Started`] when DPDK runs already with other options.
     pub fn start(options: &Options, pci: bool) -> Result<Self, DpdkError> {
         let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(started) = &*started {
@@ -75,7 +74,7 @@ impl Eal {
         Ok(Self { memory })
     }
 
-    /// What its memory is made of.
+    /// The kind of its memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.memory
@@ -86,16 +85,16 @@ impl Started {
     fn serves(&self, options: &Options, pci: bool) -> Result<Eal, DpdkError> {
         let wrong = |why| Err(DpdkError::Started { with: self.with.clone(), why });
         if pci && !self.pci {
-            return wrong("the PCI bus was left out; open cards first");
+            return wrong("the PCI bus was not scanned; open cards first");
         }
         if options.memory_mb > self.options.memory_mb {
-            return wrong("more memory is asked for");
+            return wrong("more memory is requested");
         }
         if options.huge == Huge::Always && self.memory == Memory::Ordinary {
-            return wrong("hugepages are asked for");
+            return wrong("hugepages are requested");
         }
         if !options.more.is_empty() && options.more != self.options.more {
-            return wrong("other options are asked for");
+            return wrong("other options are requested");
         }
         Ok(Eal { memory: self.memory })
     }
@@ -125,13 +124,13 @@ fn words(options: &Options, memory: Memory, pci: bool) -> Vec<String> {
     words
 }
 
-/// Starts DPDK on this thread; what it said and its error number where it does not start.
+/// Starts DPDK on this thread; returns its log and its error number where it does not start.
 fn init(words: &[String]) -> Result<(), (String, io::Error)> {
     let words: Vec<CString> = words.iter().filter_map(|word| CString::new(word.as_str()).ok()).collect();
     let mut pointers: Vec<*mut c_char> = words.iter().map(|word| word.as_ptr().cast_mut()).collect();
     pointers.push(std::ptr::null_mut());
     // SAFETY: `argc` strings and a null pointer, alive through the call; DPDK moves the pointers about and writes to no string.
-    // That DPDK is started once is what the lock on `STARTED` is for.
+    // The lock on `STARTED` ensures that DPDK is started once.
     let rc = unsafe { sys::rte_eal_init(words.len() as c_int, pointers.as_mut_ptr()) };
     if rc < 0 { Err((take_log(), io::Error::from_raw_os_error(errno()))) } else { Ok(()) }
 }
@@ -157,12 +156,12 @@ fn free_hugepages_mb() -> u64 {
     free.sum::<u64>() / 1024
 }
 
-/// Removes the folder that DPDK makes for files it was told not to write.
+/// Removes the folder that DPDK creates for files that it is configured not to write.
 fn remove_folder() {
     // SAFETY: DPDK has started, and the string is a constant of its own from then on.
     let folder = unsafe { std::ffi::CStr::from_ptr(sys::rte_eal_get_runtime_dir()) };
     let folder = Path::new(folder.to_str().unwrap_or_default());
-    // Either fails where something else is in it, and then it is somebody else's, too.
+    // Either fails where the folder is not empty, and then other processes use it, too.
     if std::fs::remove_dir(folder).is_ok()
         && let Some(above) = folder.parent()
     {
@@ -170,13 +169,13 @@ fn remove_folder() {
     }
 }
 
-/// Held while a device is attached, closed or removed: not every driver takes that from two threads at a time.
+/// Held while a device is attached, closed or removed: not every driver supports that from two threads at a time.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static CHANGING: Mutex<()> = Mutex::new(());
     CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What DPDK has said on this thread since this was last asked, the newest of it.
+/// Takes DPDK's log of this thread since the last call, the newest part of it.
 pub(crate) fn take_log() -> String {
     let mut text = [0_u8; 1024];
     // SAFETY: at most `len` bytes are written to memory of that length.
@@ -195,7 +194,7 @@ pub(crate) fn error(rc: c_int) -> io::Error {
     io::Error::from_raw_os_error(if rc < 0 { -rc } else { errno() })
 }
 
-/// This thread's number among DPDK's, given back when the thread ends.
+/// This thread's number in DPDK, released when the thread ends.
 struct Registered(bool);
 
 impl Drop for Registered {
@@ -212,7 +211,7 @@ thread_local! {
     static NUMBER: Cell<Option<Registered>> = const { Cell::new(None) };
 }
 
-/// Has DPDK know this thread, so that its pools keep buffers for it. Where there are too many threads, it does without.
+/// Registers this thread with DPDK, so that its pools cache buffers for it. Beyond DPDK's maximum of threads there is no cache.
 pub(crate) fn register_thread() {
     if KNOWN.get() {
         return;

@@ -1,4 +1,4 @@
-//! What can go wrong before the first packet.
+//! Errors of opening a device.
 
 use std::io;
 
@@ -8,41 +8,39 @@ use netfold_io::IoError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DpdkError {
-    /// This program has no DPDK in it. Build it with the feature `dpdk`.
+    /// This program was built without DPDK. Build it with the feature `dpdk`.
     #[error(
         "this program was built without DPDK; build it with `--features dpdk`, or use another kind of packet I/O"
     )]
     NotBuilt,
-    /// The words that name a device make no sense.
+    /// The spec of a device is malformed.
     #[error("'{spec}' cannot be opened as a DPDK device: {why}")]
     Spec {
-        /// The words.
+        /// The spec.
         spec: String,
-        /// What is wrong with them.
+        /// What is wrong with it.
         why: &'static str,
     },
-    /// Hugepages were asked for, and there are too few. Reserve some, or do without.
+    /// Hugepages were requested, and there are too few. Reserve some, or do without.
     #[error(
-        "{needed_mb} MB of hugepages are asked for and {free_mb} MB are free; write the number of pages to \
+        "{needed_mb} MB of hugepages are requested and {free_mb} MB are free; write the number of pages to \
          /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages as root, or add `--no-huge`"
     )]
     Hugepages {
-        /// Megabytes asked for.
+        /// Megabytes requested.
         needed_mb: u64,
         /// Megabytes free.
         free_mb: u64,
     },
-    /// DPDK runs in this process already, and what is asked for now has to be said before it starts.
-    #[error(
-        "DPDK was started in this process already, with '{with}'; what is decided then cannot be changed: {why}"
-    )]
+    /// DPDK runs in this process already, with other options.
+    #[error("DPDK was started in this process already, with '{with}'; its options cannot be changed: {why}")]
     Started {
         /// The options that it was started with.
         with: String,
         /// What is different now.
         why: &'static str,
     },
-    /// DPDK does not start. Check the options against what it said.
+    /// DPDK does not start. Check the options, and its log.
     #[error("DPDK does not start with '{with}'{}", LogSuffix(log))]
     Start {
         /// The options.
@@ -65,7 +63,7 @@ pub enum DpdkError {
     },
     /// No driver knows a device of this name. Check the name, and that DPDK's drivers are installed.
     #[error(
-        "no driver of DPDK takes '{device}'; `dpdk-devbind.py --status` lists cards, and virtual devices are called \
+        "no driver of DPDK supports '{device}'; `dpdk-devbind.py --status` lists cards, and virtual devices are called \
          net_af_packet0, net_tap0, net_memif0 or net_ring0{}",
         LogSuffix(log)
     )]
@@ -75,7 +73,7 @@ pub enum DpdkError {
         /// What DPDK wrote to its log.
         log: String,
     },
-    /// The driver cannot use the device. What DPDK said tells why.
+    /// The driver cannot use the device. DPDK's log has the reason.
     #[error("DPDK cannot attach '{device}'{}", LogSuffix(log))]
     Device {
         /// The device and its arguments.
@@ -87,37 +85,37 @@ pub enum DpdkError {
         source: io::Error,
     },
     /// The device has fewer queues. Ask for fewer.
-    #[error("{device} has {max} queues, and {asked} are asked for")]
+    #[error("{device} has {max} queues, and {asked} are requested")]
     Queues {
         /// The device.
         device: String,
-        /// Queues asked for.
+        /// Queues requested.
         asked: u16,
         /// Queues that it has.
         max: u16,
     },
-    /// So many packet threads cannot share one device. Have fewer, or give some another device.
+    /// Too many packet threads for one device. Use fewer, or several devices.
     #[error(
         "{asked} packet threads are to share {device}, which takes 1 to {max}; have fewer, or name several devices (`--io`)"
     )]
     Threads {
         /// The device.
         device: String,
-        /// Threads asked for.
+        /// Threads requested.
         asked: usize,
-        /// The most that it takes.
+        /// The most that it supports.
         max: u16,
     },
     /// The device does not carry packets of that length. Ask for a shorter MTU.
-    #[error("{device} carries packets of {min} to {max} bytes, and an MTU of {asked} is asked for")]
+    #[error("{device} carries packets of {min} to {max} bytes, and an MTU of {asked} is requested")]
     Mtu {
         /// The device.
         device: String,
-        /// The MTU asked for, in bytes.
+        /// The MTU requested, in bytes.
         asked: u16,
-        /// The least that the device takes.
+        /// The smallest that the device supports.
         min: u16,
-        /// The most.
+        /// The largest.
         max: u16,
     },
     /// A call on the device failed.
@@ -141,7 +139,7 @@ pub enum DpdkError {
         /// What DPDK wrote to its log.
         log: String,
     },
-    /// What lies above the device failed.
+    /// The packet I/O above the device failed.
     #[error(transparent)]
     Io(#[from] IoError),
 }
@@ -159,7 +157,7 @@ impl From<DpdkError> for IoError {
     }
 }
 
-/// What DPDK log, in one line, or nothing.
+/// DPDK's log on one line, or nothing.
 struct LogSuffix<'a>(&'a str);
 
 impl std::fmt::Display for LogSuffix<'_> {

@@ -251,14 +251,14 @@ impl Dpdk {
         if !woken {
             self.look()?;
             self.counters.sleeps += 1;
-            let told = match &self.queues[..] {
+            let arrivals = match &self.queues[..] {
                 [queue] => queue.interrupt(),
                 _ => self.interrupts.as_ref().map(AsFd::as_fd),
             };
             rang = match armed {
                 // The removal of the interface has to be detected here.
                 true if self.queues.is_empty() => self.waker.sleep(left.min(LOOK), None),
-                true => self.waker.sleep(left, told),
+                true => self.waker.sleep(left, arrivals),
                 false => self.waker.sleep(nap, None),
             };
         }

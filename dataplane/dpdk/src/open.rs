@@ -98,8 +98,8 @@ mod tests {
         let opening = OpenOptions::at(([127, 0, 0, 1], 0).into());
         let device = open(&IoSpec::Dpdk("net_ring0".into()), &opening);
         assert!(matches!(device, Err(DpdkError::NotBuilt)));
-        let nonsense = open(&IoSpec::Dpdk("net_ring0 colour=red".into()), &opening);
-        assert!(matches!(nonsense, Err(DpdkError::Spec { .. })));
+        let malformed = open(&IoSpec::Dpdk("net_ring0 colour=red".into()), &opening);
+        assert!(matches!(malformed, Err(DpdkError::Spec { .. })));
         assert!(open(&IoSpec::Udp, &opening).is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! One connection, one way: messages with tags over TCP.
 //!
 //! A message is 16 bytes (magic 4, tag 4, length 8, little-endian) and its data. It goes to the first posted receive of its tag;
-//! while there is none it stays in the socket, and so does all behind it, so nothing is ever buffered here. Work is done by
-//! whoever tests or posts a request; there is no thread.
+//! while there is none it stays in the socket, and so does all behind it, so nothing is ever buffered here. Testing and
+//! posting requests do the work; there is no thread.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read};
@@ -24,7 +24,7 @@ const TURN_BYTES: usize = 4 << 20;
 const HEAD: usize = 16;
 const MAGIC: [u8; 4] = *b"nfm\x01";
 
-/// Which way messages go.
+/// The direction of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Out,
@@ -44,11 +44,11 @@ struct State {
     stream: TcpStream,
     failure: Option<Failure>,
     slots: Slots<Message>,
-    /// Slots in the order in which they were posted, without those that are done.
+    /// Slots in the order of posting, without finished ones.
     queue: VecDeque<u8>,
     head: [u8; HEAD],
     head_len: usize,
-    /// Where the data of the message that is coming in go, and how long it is.
+    /// The slot for the data of the incoming message, and its length.
     target: Option<(u8, usize)>,
 }
 
@@ -62,7 +62,7 @@ struct Message {
 }
 
 impl Link {
-    /// Over a non-blocking stream to a peer that is known.
+    /// Over a non-blocking stream to an authenticated peer.
     pub(crate) fn new(id: Id, way: Direction, stream: TcpStream) -> Self {
         let state = State {
             stream,
@@ -125,7 +125,7 @@ impl Link {
     }
 }
 
-/// What can go on after a call to the system.
+/// The outcome of a system call.
 enum Step {
     Moved(usize),
     Later,
@@ -136,7 +136,7 @@ impl State {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves what can be moved now. Failures are kept.
+    /// Transfers what can be transferred now. Failures are kept.
     fn advance(&mut self, way: Direction) {
         let mut left = TURN_BYTES;
         while self.failure.is_none() && !self.queue.is_empty() && left > 0 {
@@ -206,11 +206,11 @@ impl State {
         Ok(Step::Moved(bytes))
     }
 
-    /// Finds the receive for the message whose head is there.
+    /// Finds the receive for the message whose head is complete.
     fn find_target(&mut self) -> Result<Step> {
         let word = |at: usize| [self.head[at], self.head[at + 1], self.head[at + 2], self.head[at + 3]];
         if word(0) != MAGIC {
-            return Err(Failure::new(Code::Internal, "the other end sent what is no message of this plugin"));
+            return Err(Failure::new(Code::Internal, "the other end sent an invalid message"));
         }
         let tag = i32::from_le_bytes(word(4));
         let len = u64::from(u32::from_le_bytes(word(8))) | u64::from(u32::from_le_bytes(word(12))) << 32;
@@ -222,7 +222,9 @@ impl State {
             }
             let room = message.region.as_ref().map_or(0, Region::len);
             if len > room as u64 {
-                return Err(Failure::usage(format!("a message of {len} bytes came for a receive of {room}")));
+                return Err(Failure::usage(format!(
+                    "a message of {len} bytes arrived for a receive of {room}"
+                )));
             }
             self.target = Some((slot, len as usize));
             return Ok(Step::Moved(0));

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 use crate::{callbacks, errors};
 
 /// How often a waiting thread checks for signals, so that Ctrl-C works.
-const GLANCE: Duration = Duration::from_millis(100);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Tensors of an operation that is under way.
 type Kept = Arc<Mutex<Vec<Tensor>>>;
@@ -67,7 +67,7 @@ impl Work {
         let work = &self.pending.work;
         let outcome = loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let slice = left.map_or(GLANCE, |left| left.min(GLANCE));
+            let slice = left.map_or(SIGNAL_CHECK_INTERVAL, |left| left.min(SIGNAL_CHECK_INTERVAL));
             let outcome = match work.outcome() {
                 Some(outcome) => Some(outcome),
                 None => py.detach(|| work.wait_timeout(slice)),

@@ -23,7 +23,7 @@
  */
 typedef enum {
   /**
-   * All went well.
+   * Success.
    */
   NETFOLD_RESULT_OK = 0,
   /**
@@ -47,15 +47,15 @@ typedef enum {
    */
   NETFOLD_RESULT_CONNECT = 5,
   /**
-   * The switch does not take this worker.
+   * The switch refused this worker.
    */
   NETFOLD_RESULT_REFUSED = 6,
   /**
-   * Not all ranks came in time.
+   * Not all ranks joined in time.
    */
   NETFOLD_RESULT_JOIN_TIMEOUT = 7,
   /**
-   * A peer speaks another version, or none.
+   * A peer uses another version of the protocol, or another protocol.
    */
   NETFOLD_RESULT_PROTOCOL = 8,
   /**
@@ -71,19 +71,19 @@ typedef enum {
    */
   NETFOLD_RESULT_LENGTH = 11,
   /**
-   * A rank called something else at the same place.
+   * A rank made a different call at the same position.
    */
   NETFOLD_RESULT_MISMATCH = 12,
   /**
-   * A rank is gone.
+   * A rank was lost.
    */
   NETFOLD_RESULT_PEER_LOST = 13,
   /**
-   * The switch is gone, and ranks could not go on without it.
+   * The switch was lost, and ranks could not continue without it.
    */
   NETFOLD_RESULT_SWITCH_LOST = 14,
   /**
-   * No progress for too long, or the job was ended from outside.
+   * No progress until the timeout, or the job was aborted from outside.
    */
   NETFOLD_RESULT_ABORTED = 15,
   /**
@@ -121,17 +121,17 @@ typedef enum {
    */
   NETFOLD_ADVICE_RETRY = 1,
   /**
-   * Build a new communicator without the rank that is gone.
+   * Build a new communicator without the lost rank.
    */
   NETFOLD_ADVICE_SHRINK = 2,
   /**
-   * Stop: program, arguments or surroundings must change first.
+   * Stop: the program, its arguments or its environment must change first.
    */
   NETFOLD_ADVICE_STOP = 3,
 } netfold_advice;
 
 /**
- * How floating-point tensors travel.
+ * How floating-point tensors are encoded on the network.
  */
 typedef enum {
   /**
@@ -155,17 +155,17 @@ typedef enum {
    */
   NETFOLD_MODE_WIDE = 4,
   /**
-   * binary16 as it is, at a switch that can.
+   * binary16 without conversion, at a switch that supports it.
    */
   NETFOLD_MODE_HALF = 5,
   /**
-   * binary32 as it is, at a switch that can.
+   * binary32 without conversion, at a switch that supports it.
    */
   NETFOLD_MODE_FLOAT = 6,
 } netfold_mode;
 
 /**
- * How floating-point numbers are rounded to what travels.
+ * How floating-point numbers are rounded to the encoding.
  */
 typedef enum {
   /**
@@ -173,7 +173,7 @@ typedef enum {
    */
   NETFOLD_ROUNDING_NEAREST = 0,
   /**
-   * Up or down by chance, so that the expected value is the number.
+   * Up or down at random, so that the expected value is exact.
    */
   NETFOLD_ROUNDING_STOCHASTIC = 1,
 } netfold_rounding;
@@ -276,11 +276,11 @@ typedef enum {
  */
 typedef enum {
   /**
-   * Every rank ends with the fold of all ranks' tensors.
+   * Every rank ends with the reduction of all ranks' tensors.
    */
   NETFOLD_COLLECTIVE_ALL_REDUCE = 1,
   /**
-   * The root ends with the fold of all ranks' tensors.
+   * The root ends with the reduction of all ranks' tensors.
    */
   NETFOLD_COLLECTIVE_REDUCE = 2,
   /**
@@ -292,7 +292,7 @@ typedef enum {
    */
   NETFOLD_COLLECTIVE_ALL_GATHER = 4,
   /**
-   * Rank r ends with part r of the fold of all ranks' tensors.
+   * Rank r ends with part r of the reduction of all ranks' tensors.
    */
   NETFOLD_COLLECTIVE_REDUCE_SCATTER = 5,
   /**
@@ -300,13 +300,13 @@ typedef enum {
    */
   NETFOLD_COLLECTIVE_ALL_TO_ALL = 6,
   /**
-   * No rank passes before all have come.
+   * No rank returns before all have called.
    */
   NETFOLD_COLLECTIVE_BARRIER = 7,
 } netfold_collective;
 
 /**
- * What joins the ranks of a communicator.
+ * What connects the ranks of a communicator.
  */
 typedef enum {
   /**
@@ -318,17 +318,17 @@ typedef enum {
    */
   NETFOLD_NETWORK_SHARED_MEMORY = 1,
   /**
-   * A switch folds; ranks of one host are folded in shared memory before.
+   * A switch reduces; ranks of one host reduce in shared memory before.
    */
   NETFOLD_NETWORK_SWITCH = 2,
   /**
-   * The hosts fold, in a ring over TCP.
+   * The hosts reduce, in a ring over TCP.
    */
   NETFOLD_NETWORK_RING = 3,
 } netfold_network;
 
 /**
- * How grave a log line is.
+ * The severity of a log line.
  */
 typedef enum {
   /**
@@ -336,11 +336,11 @@ typedef enum {
    */
   NETFOLD_LOG_LEVEL_ERROR = 1,
   /**
-   * Something did not go as configured, and the library goes on another way.
+   * Something did not work as configured, and the library uses an alternative.
    */
   NETFOLD_LOG_LEVEL_WARNING = 2,
   /**
-   * Which path a communicator took.
+   * The path of a communicator.
    */
   NETFOLD_LOG_LEVEL_INFO = 3,
   /**
@@ -350,12 +350,12 @@ typedef enum {
 } netfold_log_level;
 
 /**
- * What a communicator is made from. Used by one thread at a time.
+ * The settings of a communicator. Used by one thread at a time.
  */
 typedef struct netfold_builder netfold_builder;
 
 /**
- * One rank's place in a job. May be used by many threads, but freed by one.
+ * One rank's membership of a job. May be used by many threads, but freed by one.
  */
 typedef struct netfold_comm netfold_comm;
 
@@ -366,7 +366,7 @@ typedef struct netfold_work netfold_work;
 
 /**
  * Gathers `len` bytes of every rank, in order of rank, into `all`, which has room for `len` times the world size: an MPI_Allgather
- * of bytes. Returns 0, or anything else when it failed. Called on the thread that connects.
+ * of bytes. Returns 0 on success. Called on the thread that connects.
  */
 typedef int32_t (*netfold_all_gather_fn)(void *context, const uint8_t *mine, uint8_t *all, size_t len);
 
@@ -425,7 +425,7 @@ netfold_result netfold_builder_set_rank(netfold_builder *builder, uint16_t rank)
 netfold_result netfold_builder_set_world_size(netfold_builder *builder, uint16_t workers);
 
 /**
- * How floating-point tensors travel (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
+ * How floating-point tensors are encoded (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
@@ -444,20 +444,21 @@ netfold_result netfold_builder_set_rounding(netfold_builder *builder,
                                             uint64_t seed);
 
 /**
- * How many of each rank's shares may be missing from sums and averages of floating-point numbers, as a part from 0 to 1, the same on
- * all ranks: queues in the network may then cut packets off instead of dropping them. With `rescale` a sum that lacks shares is
- * multiplied by the number of ranks over that of the shares that came; else what is missing counts as zero. With `without_late` ranks also go
- * on without shares that are late. The same bits arrive on every rank. netfold_work_left_out says how much was missing. The default is 0: every share is in every sum.
+ * The fraction of each rank's contributions, from 0 to 1, that sums and averages of floating-point numbers may lack, the same on
+ * all ranks: queues in the network may then trim packets instead of dropping them. With `rescale` a sum that lacks contributions is
+ * multiplied by the number of ranks over the number of contributors; else what is missing counts as zero. With `without_stragglers`
+ * ranks also complete sums without stragglers' contributions. Every rank receives the same bits. netfold_work_left_out returns how
+ * much was missing. The default is 0: every contribution is in every sum.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_tolerance(netfold_builder *builder,
                                              double tolerance,
                                              bool rescale,
-                                             bool without_late);
+                                             bool without_stragglers);
 
 /**
- * Slots of the switch to ask for, a power of two: the chunks in flight. The default is 256.
+ * Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
@@ -480,8 +481,8 @@ netfold_result netfold_builder_set_classes(netfold_builder *builder,
 netfold_result netfold_builder_set_switch(netfold_builder *builder, const char *address);
 
 /**
- * Address of the workers' port of a controller, "HOST:PORT", which lays jobs over its switches, instead of a switch's own. It may
- * restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch join again.
+ * Address of a controller's port for workers, "HOST:PORT", instead of a switch's control port; the controller places jobs on its switches. It may
+ * restart while the job runs, and ranks that are linked (by an exchange or a rendezvous) and have lost their switch rejoin.
  * Names are resolved now.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
@@ -490,7 +491,7 @@ netfold_result netfold_builder_set_controller(netfold_builder *builder,
                                               const char *address);
 
 /**
- * Has the controller be talked to by TLS: its certificate must be signed by an authority in this file (PEM) and be for the host in
+ * Uses TLS to the controller: its certificate must be signed by an authority in this file (PEM) and be for the host in
  * the controller's address. The file is read for each connection. Sets nothing for a switch's own port, which has no TLS.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `file` is null or a C string.
@@ -499,14 +500,14 @@ netfold_result netfold_builder_set_controller_ca(netfold_builder *builder,
                                                  const char *file);
 
 /**
- * The tenant whose job it is, and its token, as the controller's administrator gave them.
+ * The job's tenant and its token, from the controller's administrator.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `name` and `token` are null or C strings.
  */
 netfold_result netfold_builder_set_tenant(netfold_builder *builder, const char *name, const char *token);
 
 /**
- * Trees of switches to lay the job over, 1 to 8, the same on all ranks. The default is 1.
+ * Number of trees of switches for the job, 1 to 8, the same on all ranks. The default is 1.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
@@ -520,17 +521,16 @@ netfold_result netfold_builder_set_trees(netfold_builder *builder, uint8_t trees
 netfold_result netfold_builder_set_join_timeout(netfold_builder *builder, uint64_t timeout_ms);
 
 /**
- * How long an operation may make no progress before the job is given up, in milliseconds. The default is 60,000.
+ * How long an operation may make no progress before the job fails, in milliseconds. The default is 60,000.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
-netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder,
-                                                 uint64_t timeout_ms);
+netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder, uint64_t timeout_ms);
 
 /**
  * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
- * ranks of one host fold in shared memory, a switch is optional, hosts do everything that a switch cannot, and the loss
- * of a switch is survived. Names are resolved now.
+ * ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
+ * of a switch. Names are resolved now.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
  */
@@ -538,11 +538,11 @@ netfold_result netfold_builder_set_rendezvous(netfold_builder *builder,
                                               const char *address);
 
 /**
- * Has the ranks find each other by `gather`, over something that they have in common already, instead of a rendezvous. Every
+ * Ranks find each other by `gather`, over a channel that they have already, instead of a rendezvous. Every
  * rank calls it equally often while it connects, and each time with the same `len`, unless one fails: `gather` must end in
  * bounded time then, too. `context` is passed on as it is.
  *
- * Memory: `builder` is null or a builder in use by this thread alone; `gather` is null, or does what netfold_all_gather_fn says, with
+ * Memory: `builder` is null or a builder in use by this thread alone; `gather` is null, or behaves as netfold_all_gather_fn requires, with
  * `context`, until netfold_builder_connect or netfold_builder_free returns.
  */
 netfold_result netfold_builder_set_exchange(netfold_builder *builder,
@@ -559,23 +559,22 @@ netfold_result netfold_builder_set_local_ip(netfold_builder *builder,
                                             const char *address);
 
 /**
- * Names this rank's host: ranks that give the same name are taken to share memory. The default is what the system says, or
+ * Names this rank's host: ranks with the same name share memory. The default is the system's identity, or
  * the variable NETFOLD_HOST_ID.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
  */
-netfold_result netfold_builder_set_host(netfold_builder *builder,
-                                        const char *name);
+netfold_result netfold_builder_set_host(netfold_builder *builder, const char *name);
 
 /**
- * Whether ranks of one host fold in shared memory first, the same on all ranks. The default is true.
+ * Whether ranks of one host reduce in shared memory first, the same on all ranks. The default is true.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
 netfold_result netfold_builder_set_shared_memory(netfold_builder *builder, bool on);
 
 /**
- * Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot go on with, the same on all ranks. The
+ * Whether hosts do by themselves, in a ring over TCP, what a switch refuses or cannot complete, the same on all ranks. The
  * default is true; without, it is an error.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
@@ -596,7 +595,7 @@ netfold_result netfold_builder_connect(netfold_builder *builder, netfold_comm **
  * recv + rank * count elements, a reduce-scatter when recv is send + rank * count.
  *
  * Memory: `comm` is null or a communicator that was not freed. `send` and `recv` are null, or valid for what the collective reads and
- * writes until the operation is over; until then nobody writes either or reads recv. `out` is null or valid for a write.
+ * writes until the operation is over; until then nothing else writes either or reads recv. `out` is null or valid for a write.
  */
 netfold_result netfold_comm_start(const netfold_comm *comm,
                                   int32_t collective,
@@ -610,7 +609,7 @@ netfold_result netfold_comm_start(const netfold_comm *comm,
 
 /**
  * The same as netfold_comm_start in a class of operations, below the number given to netfold_builder_set_classes: through a
- * switch, data of higher classes are sent first. All ranks start the same operations in the same order, of whatever class.
+ * switch, data of higher classes are sent first. All ranks start the same operations in the same order, in any class.
  *
  * Memory: As for netfold_comm_start.
  */
@@ -627,14 +626,14 @@ netfold_result netfold_comm_start_in_class(const netfold_comm *comm,
 
 /**
  * The same as netfold_comm_start_in_class, with another tolerance than that of the builder (see netfold_builder_set_tolerance): 0 for a
- * sum that must be whole. All ranks give the same. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
+ * complete sum. The same on all ranks. Matters to all-reduces and reduce-scatters of floating-point sums and averages alone.
  *
  * Memory: As for netfold_comm_start.
  */
 netfold_result netfold_comm_start_tolerating(const netfold_comm *comm,
                                              double tolerance,
                                              bool rescale,
-                                             bool without_late,
+                                             bool without_stragglers,
                                              uint8_t op_class,
                                              int32_t collective,
                                              const void *send,
@@ -673,11 +672,10 @@ netfold_result netfold_comm_all_reduce(const netfold_comm *comm,
 /**
  * Starts the sum or average over all ranks of `send` + `residual` and writes its handle to `*out`: all are of `count` binary32
  * numbers, and `send` and `recv` may be the same. When it is over, `recv` holds the result, and `residual` what was left out of this
- * rank's share, by rounding or because it was missing (see netfold_builder_set_tolerance): give it with the same tensor in the next step, all zeros in the first. After a failure both hold
- * unspecified numbers.
+ * rank's contribution, by rounding or because it was missing (see netfold_builder_set_tolerance): pass it with the same tensor in the next step, all zeros in the first. After a failure both hold unspecified numbers.
  *
  * Memory: As for netfold_comm_start; and `residual` is null or valid for reads and writes of `count` numbers until the operation is over;
- * until then nobody else reads or writes it. It overlaps neither send nor recv.
+ * until then nothing else reads or writes it. It overlaps neither send nor recv.
  */
 netfold_result netfold_comm_start_with_feedback(const netfold_comm *comm,
                                                 const float *send,
@@ -720,7 +718,7 @@ netfold_result netfold_comm_rank(const netfold_comm *comm, uint16_t *out);
 netfold_result netfold_comm_world_size(const netfold_comm *comm, uint16_t *out);
 
 /**
- * Which way data go, and why, in words. Writes as much as fits in `len` bytes, always ended by a zero, and the length
+ * A description of the data path and the reason for it. Writes as much as fits in `len` bytes, always zero-terminated, and the length
  * of all of it without the zero to `*needed`, unless that is NULL.
  *
  * Memory: `comm` is null or a communicator that was not freed; `text` is null or valid for writes of `len` bytes; `needed` is null
@@ -732,7 +730,7 @@ netfold_result netfold_comm_path(const netfold_comm *comm,
                                  size_t *needed);
 
 /**
- * What joins the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
+ * What connects the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
  *
  * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
  */
@@ -740,15 +738,15 @@ netfold_result netfold_comm_network(const netfold_comm *comm,
                                     int32_t *out);
 
 /**
- * Ends the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks learn that this
- * one is gone.
+ * Aborts the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks report this one
+ * lost.
  *
  * Memory: `comm` is null or a communicator that was not freed.
  */
 netfold_result netfold_comm_abort(const netfold_comm *comm);
 
 /**
- * NETFOLD_RESULT_OK while the job goes on, else the error that ended it.
+ * NETFOLD_RESULT_OK while the job runs, else the error that ended it.
  *
  * Memory: `comm` is null or a communicator that was not freed.
  */
@@ -762,15 +760,15 @@ netfold_result netfold_comm_failure(const netfold_comm *comm);
 netfold_result netfold_comm_leave(netfold_comm *comm);
 
 /**
- * Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are given up, and the other
- * ranks are told; none of this rank's memory is touched afterwards.
+ * Leaves the job at once and frees the communicator, or does nothing for NULL. Pending operations are aborted, and the other
+ * ranks are notified; none of this rank's memory is accessed afterwards.
  *
  * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses.
  */
 void netfold_comm_free(netfold_comm *comm);
 
 /**
- * Has every log line up to `level` (a netfold_log_level) passed to `call`, or none any more when `call` is NULL. Applies to the
+ * Passes every log line up to `level` (a netfold_log_level) to `call`, or none any more when `call` is NULL. Applies to the
  * whole process. Without it nothing is logged.
  *
  * Memory: `call` may be called from any thread with `context` until it is replaced; it must not call the library.
@@ -796,7 +794,7 @@ int32_t netfold_last_error_peer(void);
 netfold_advice netfold_last_error_advice(void);
 
 /**
- * A short, stable name of a result code, for example "peer_lost"; "unknown" for numbers that are none. Never NULL.
+ * A short, stable name of a result code, for example "peer_lost"; "unknown" for other numbers. Never NULL.
  */
 const char *netfold_result_name(int32_t result);
 
@@ -818,7 +816,7 @@ netfold_result netfold_work_test(const netfold_work *work,
                                  bool *done);
 
 /**
- * Writes how many chunks of the tensor lack any rank's share to `*partial`, the same on every rank, and how many lack this rank's to
+ * Writes how many chunks of the tensor lack any rank's contribution to `*partial`, the same on every rank, and how many lack this rank's to
  * `*left_out`, each unless it is NULL. Returns how the operation ended, without waiting; NETFOLD_RESULT_AGAIN when it is still under way.
  *
  * Memory: `work` is null or an operation that was not freed; `partial` and `left_out` are null or valid for a write.
@@ -828,7 +826,7 @@ netfold_result netfold_work_left_out(const netfold_work *work,
                                      uint32_t *left_out);
 
 /**
- * Frees the handle, or does nothing for NULL. The operation goes on, and so must its memory until it is over.
+ * Frees the handle, or does nothing for NULL. The operation continues, and its memory must stay valid until it is over.
  *
  * Memory: `work` is null, or an operation that was not freed and that no other thread uses.
  */

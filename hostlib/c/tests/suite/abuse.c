@@ -169,7 +169,7 @@ struct table {
     uint8_t *cells;
 };
 
-struct seat {
+struct member {
     struct table *table;
     uint16_t rank, world;
     const char *address;
@@ -178,43 +178,43 @@ struct seat {
 
 static int32_t gather(void *context, const uint8_t *mine, uint8_t *all, size_t len)
 {
-    struct seat *seat = context;
-    if (pthread_barrier_wait(&seat->table->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
-        seat->table->cells = malloc(len * seat->world);
-    pthread_barrier_wait(&seat->table->barrier);
-    memcpy(seat->table->cells + len * seat->rank, mine, len);
-    pthread_barrier_wait(&seat->table->barrier);
-    memcpy(all, seat->table->cells, len * seat->world);
-    if (pthread_barrier_wait(&seat->table->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
-        free(seat->table->cells);
+    struct member *member = context;
+    if (pthread_barrier_wait(&member->table->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+        member->table->cells = malloc(len * member->world);
+    pthread_barrier_wait(&member->table->barrier);
+    memcpy(member->table->cells + len * member->rank, mine, len);
+    pthread_barrier_wait(&member->table->barrier);
+    memcpy(all, member->table->cells, len * member->world);
+    if (pthread_barrier_wait(&member->table->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+        free(member->table->cells);
     return 0;
 }
 
-static netfold_comm *join(struct seat *seat)
+static netfold_comm *join(struct member *member)
 {
     netfold_builder *builder;
     netfold_comm *comm = NULL;
     OK(netfold_builder_new(&builder));
     OK(netfold_builder_set_job(builder, "abuse"));
     OK(netfold_builder_set_classes(builder, 2));
-    OK(netfold_builder_set_rank(builder, seat->rank));
-    OK(netfold_builder_set_world_size(builder, seat->world));
+    OK(netfold_builder_set_rank(builder, member->rank));
+    OK(netfold_builder_set_world_size(builder, member->world));
     OK(netfold_builder_set_join_timeout(builder, 60000));
     OK(netfold_builder_set_stall_timeout(builder, 60000));
     OK(netfold_builder_set_host(builder, "one host"));
     OK(netfold_builder_set_fall_back(builder, true));
-    if (seat->table != NULL)
-        OK(netfold_builder_set_exchange(builder, gather, seat));
+    if (member->table != NULL)
+        OK(netfold_builder_set_exchange(builder, gather, member));
     else
-        OK(netfold_builder_set_rendezvous(builder, seat->address));
+        OK(netfold_builder_set_rendezvous(builder, member->address));
     /* Both paths to other ranks: a ring over TCP, and shared memory. */
     OK(netfold_builder_set_local_ip(builder, "127.0.0.1"));
-    OK(netfold_builder_set_shared_memory(builder, seat->table == NULL));
+    OK(netfold_builder_set_shared_memory(builder, member->table == NULL));
     OK(netfold_builder_connect(builder, &comm));
     return comm;
 }
 
-static void look(netfold_comm *comm, const struct seat *seat)
+static void look(netfold_comm *comm, const struct member *member)
 {
     char text[200], little[5];
     uint16_t rank, world;
@@ -222,11 +222,11 @@ static void look(netfold_comm *comm, const struct seat *seat)
     size_t needed = 0;
     OK(netfold_comm_rank(comm, &rank));
     OK(netfold_comm_world_size(comm, &world));
-    CHECK(rank == seat->rank && world == seat->world);
+    CHECK(rank == member->rank && world == member->world);
     IS(netfold_comm_rank(comm, NULL), NULL_POINTER);
     IS(netfold_comm_world_size(comm, NULL), NULL_POINTER);
     OK(netfold_comm_network(comm, &network));
-    CHECK(network == (seat->table != NULL ? NETFOLD_NETWORK_RING : NETFOLD_NETWORK_SHARED_MEMORY));
+    CHECK(network == (member->table != NULL ? NETFOLD_NETWORK_RING : NETFOLD_NETWORK_SHARED_MEMORY));
     IS(netfold_comm_network(comm, NULL), NULL_POINTER);
     OK(netfold_comm_path(comm, text, sizeof text, &needed));
     CHECK(strlen(text) == needed);
@@ -272,14 +272,14 @@ static void refused(netfold_comm *comm)
     OK(netfold_comm_failure(comm)); /* none of it ended the job */
 }
 
-static void works(netfold_comm *comm, const struct seat *seat)
+static void works(netfold_comm *comm, const struct member *member)
 {
-    int32_t ranks = seat->world, sum = ranks * (ranks - 1) / 2;
+    int32_t ranks = member->world, sum = ranks * (ranks - 1) / 2;
     int32_t *send = malloc(2 * COUNT * sizeof *send), *recv = malloc(2 * COUNT * sizeof *recv);
     netfold_work *work;
     bool done = false;
     for (int i = 0; i < 2 * COUNT; i++)
-        send[i] = seat->rank;
+        send[i] = member->rank;
     OK(netfold_comm_all_reduce(comm, NULL, 0, NETFOLD_DTYPE_F32, NETFOLD_OP_SUM));
     OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0,
                           &work));
@@ -289,18 +289,18 @@ static void works(netfold_comm *comm, const struct seat *seat)
     OK(netfold_work_wait(work, 0));
     OK(netfold_work_wait(work, -1)); /* any number of times */
     netfold_work_free(work);
-    CHECK(recv[0] == sum && recv[COUNT - 1] == sum && send[0] == seat->rank);
+    CHECK(recv[0] == sum && recv[COUNT - 1] == sum && send[0] == member->rank);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_ALL_GATHER, send, recv, COUNT, NETFOLD_DTYPE_I32, 0, 0));
     CHECK(recv[0] == 0 && recv[COUNT] == 1);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_REDUCE_SCATTER, send, recv, COUNT, NETFOLD_DTYPE_I32, NETFOLD_OP_MAX, 0));
     CHECK(recv[0] == ranks - 1);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_ALL_TO_ALL, send, recv, COUNT, NETFOLD_DTYPE_I32, 0, 0));
     CHECK(recv[0] == 0 && recv[COUNT] == 1);
-    recv[3] = seat->rank;
+    recv[3] = member->rank;
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_BROADCAST, recv, recv, 4, NETFOLD_DTYPE_I32, 0, 1));
     CHECK(recv[3] == 1);
     OK(netfold_comm_run(comm, NETFOLD_COLLECTIVE_REDUCE, send, recv, 4, NETFOLD_DTYPE_I32, NETFOLD_OP_SUM, 0));
-    CHECK(seat->rank != 0 || recv[0] == sum);
+    CHECK(member->rank != 0 || recv[0] == sum);
     OK(netfold_comm_start_in_class(comm, 1, NETFOLD_COLLECTIVE_ALL_REDUCE, send, recv, COUNT, NETFOLD_DTYPE_I32,
                                    NETFOLD_OP_SUM, 0, &work));
     OK(netfold_work_wait(work, -1));
@@ -351,15 +351,15 @@ static netfold_result failure_of(netfold_comm *comm)
 /* A correct operation; then rank 1 aborts while rank 0 waits for it. */
 static void *whole_then_aborted(void *context)
 {
-    struct seat *seat = context;
-    netfold_comm *comm = join(seat);
+    struct member *member = context;
+    netfold_comm *comm = join(member);
     float data[64] = {1};
     netfold_work *work = NULL;
-    look(comm, seat);
+    look(comm, member);
     refused(comm);
-    works(comm, seat);
+    works(comm, member);
     netfold_result result;
-    if (seat->rank == 1) {
+    if (member->rank == 1) {
         OK(netfold_comm_abort(comm));
         OK(netfold_comm_abort(comm));
         result = netfold_comm_all_reduce(comm, data, 64, NETFOLD_DTYPE_F32, NETFOLD_OP_SUM);
@@ -378,7 +378,7 @@ static void *whole_then_aborted(void *context)
         netfold_work_free(work);
     }
     CHECK(later == result);
-    if (seat->rank == 0)
+    if (member->rank == 0)
         netfold_comm_leave(comm); /* frees it, whatever it returns */
     else
         netfold_comm_free(comm);
@@ -388,10 +388,10 @@ static void *whole_then_aborted(void *context)
 /* The ranks do not agree on a length. */
 static void *disagree(void *context)
 {
-    struct seat *seat = context;
-    netfold_comm *comm = join(seat);
+    struct member *member = context;
+    netfold_comm *comm = join(member);
     double data[40] = {1};
-    IS(netfold_comm_all_reduce(comm, data, 40 - seat->rank, NETFOLD_DTYPE_F64, NETFOLD_OP_SUM), MISMATCH);
+    IS(netfold_comm_all_reduce(comm, data, 40 - member->rank, NETFOLD_DTYPE_F64, NETFOLD_OP_SUM), MISMATCH);
     IS(netfold_comm_barrier(comm), MISMATCH);
     IS(failure_of(comm), MISMATCH);
     netfold_comm_free(comm);
@@ -403,12 +403,12 @@ static pthread_barrier_t freed;
 /* Freed with an operation in flight that will never end. */
 static void *freed_in_flight(void *context)
 {
-    struct seat *seat = context;
-    netfold_comm *comm = join(seat);
+    struct member *member = context;
+    netfold_comm *comm = join(member);
     float data[64] = {1};
     netfold_work *work;
     OK(netfold_comm_barrier(comm));
-    if (seat->rank == 0) {
+    if (member->rank == 0) {
         OK(netfold_comm_start(comm, NETFOLD_COLLECTIVE_ALL_REDUCE, data, data, 64, NETFOLD_DTYPE_F32, NETFOLD_OP_SUM, 0,
                               &work));
         IS(netfold_work_wait(work, 20), AGAIN);
@@ -430,13 +430,13 @@ static void *freed_in_flight(void *context)
 static void two_threads(void *(*rank)(void *), const char *address)
 {
     struct table table = {.cells = NULL};
-    struct seat seats[2];
+    struct member members[2];
     pthread_t threads[2];
     pthread_barrier_init(&table.barrier, NULL, 2);
     pthread_barrier_init(&freed, NULL, 2);
     for (int i = 0; i < 2; i++) {
-        seats[i] = (struct seat){address ? NULL : &table, (uint16_t)i, 2, address, NULL};
-        pthread_create(&threads[i], NULL, rank, &seats[i]);
+        members[i] = (struct member){address ? NULL : &table, (uint16_t)i, 2, address, NULL};
+        pthread_create(&threads[i], NULL, rank, &members[i]);
     }
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
@@ -447,15 +447,15 @@ static void two_threads(void *(*rank)(void *), const char *address)
 /* Rank 1 is another process, which is killed while rank 0 waits for it. */
 static void killed_rank(const char *address)
 {
-    struct seat seat = {.rank = 0, .world = 2, .address = address};
+    struct member member = {.rank = 0, .world = 2, .address = address};
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        seat.rank = 1;
-        OK(netfold_comm_barrier(join(&seat)));
+        member.rank = 1;
+        OK(netfold_comm_barrier(join(&member)));
         kill(getpid(), SIGKILL);
     }
-    netfold_comm *comm = join(&seat);
+    netfold_comm *comm = join(&member);
     float data[1000] = {1};
     OK(netfold_comm_barrier(comm));
     IS(netfold_comm_all_reduce(comm, data, 1000, NETFOLD_DTYPE_F32, NETFOLD_OP_SUM), PEER_LOST);
@@ -467,14 +467,14 @@ static void killed_rank(const char *address)
 /* A child of a fork must not use what its parent has. */
 static void fork_of_a_member(const char *address)
 {
-    struct seat seat = {.rank = 0, .world = 1, .address = address};
+    struct member member = {.rank = 0, .world = 1, .address = address};
     netfold_builder *builder;
     netfold_comm *comm;
     OK(netfold_builder_new(&builder));
     OK(netfold_builder_set_job(builder, "alone"));
-    OK(netfold_builder_set_rank(builder, seat.rank));
-    OK(netfold_builder_set_world_size(builder, seat.world));
-    OK(netfold_builder_set_rendezvous(builder, seat.address));
+    OK(netfold_builder_set_rank(builder, member.rank));
+    OK(netfold_builder_set_world_size(builder, member.world));
+    OK(netfold_builder_set_rendezvous(builder, member.address));
     OK(netfold_builder_connect(builder, &comm));
     OK(netfold_comm_barrier(comm));
     int ends[2];

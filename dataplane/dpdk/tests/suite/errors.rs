@@ -24,7 +24,7 @@ fn devices_that_do_not_exist() {
     let eal = eal();
     let card: Spec = "0000:ff:1f.7".parse().unwrap();
     let error = Eal::start(&card.options, true).err();
-    assert!(matches!(error, Some(DpdkError::Started { .. })), "cards must be asked for first");
+    assert!(matches!(error, Some(DpdkError::Started { .. })), "cards must be requested first");
     let error = Device::attach(&eal, &card).err();
     assert!(matches!(error, Some(DpdkError::Device { .. })), "{error:?}");
 }
@@ -143,7 +143,7 @@ fn lists_files() {
     drop(links);
 }
 
-/// What DPDK writes where, unless it is told not to: the folder of a process, and hugepages.
+/// The files that DPDK writes by default: the folder of a process, and hugepages.
 fn files() -> Vec<std::path::PathBuf> {
     let ours = format!("netfold-{}", std::process::id());
     let places = ["/var/run/dpdk", "/dev/hugepages", "/tmp/dpdk"].map(std::path::PathBuf::from);

@@ -4,13 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netfold_dpdk::{Dpdk, Eal, Huge, Options, Port, PortConfig, ring_queues};
+use netfold_dpdk::{Dpdk, Eal, Port, PortConfig, ring_queues};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::{PacketIo, PortId, Transmit};
-use netfold_testkit::allocation::{self, CountingAllocator};
+use netfold_testkit::allocation;
 
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
+use crate::eal;
 
 /// Moves bursts there and back, and returns how many datagrams moved and how many allocations that took after a while.
 fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64, u64) {
@@ -32,11 +31,6 @@ fn bursts(near: &mut impl PacketIo, far: &mut impl PacketIo, count: u32) -> (u64
         far.wait(Duration::ZERO).expect("wait");
     }
     (near.counters().rx_packets - before.0, allocation::of_this_thread() - before.1)
-}
-
-fn eal() -> Eal {
-    let options = Options { huge: Huge::Never, memory_mb: 128, more: Vec::new() };
-    Eal::start(&options, false).expect("DPDK starts")
 }
 
 fn at(host: u8) -> EthernetConfig {
@@ -65,7 +59,7 @@ fn rings_of(eal: &Eal) -> (Dpdk, Dpdk) {
     (start(a), start(b))
 }
 
-/// The same for a thread without a queue: what it receives another hands over, and what it sends another sends.
+/// The same for a thread without a queue: another thread receives and sends for it.
 #[test]
 fn threads_of_one_device() {
     let (near, far) = ring_queues(&eal(), 255, 1).expect("rings");

@@ -1,6 +1,7 @@
 //! Devices that need no card: rings between two ports, packet sockets on a pair of virtual interfaces, a tap interface, and memif.
 //! DPDK runs once in this process, and the tests share it.
 
+mod allocation;
 mod errors;
 mod kernel;
 mod memif;
@@ -13,9 +14,13 @@ use std::time::{Duration, Instant};
 use netfold_dpdk::{Device, Dpdk, DpdkError, Eal, Huge, Options, Port, PortConfig, Spec};
 use netfold_io::RxBatch;
 use netfold_io::link::Link;
+use netfold_testkit::allocation::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Long enough for any machine; only failing tests wait that long.
-const HANG_TIMEOUT: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How DPDK starts in these tests, whichever of them is first.
 fn options() -> Options {
@@ -68,7 +73,7 @@ fn receive(link: &mut impl Link, count: usize, wanted: impl Fn(&[u8]) -> bool) -
     got
 }
 
-/// A frame of a type that nobody answers, with its number.
+/// A frame of an unused type, with its number.
 fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; len];
     frame[..6].fill(0xff);

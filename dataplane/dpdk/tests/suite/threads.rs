@@ -93,7 +93,7 @@ fn a_datagram_reaches_its_thread_from_every_queue() {
                 let payload = [u32::from(queue).to_be_bytes(), number.to_be_bytes()].concat();
                 (0..threads).for_each(|thread| rig.send(queue.into(), thread, &payload));
                 // Without an owner, by port and by address.
-                rig.send(queue.into(), threads, b"nobody's");
+                rig.send(queue.into(), threads, b"no owner");
                 let elsewhere = rig.frame(Ipv4Addr::new(198, 18, 0, 3), PORT, b"elsewhere");
                 send(&mut rig.ends[usize::from(queue)], &elsewhere);
             }
@@ -122,7 +122,7 @@ fn a_datagram_reaches_its_thread_from_every_queue() {
     }
 }
 
-/// Each thread hears where the peer is, and sends by a queue of its own, or by another thread's where there are too few; the first answers.
+/// Each thread learns the peer's address, and sends through a queue of its own, or through another thread's where there are too few; the first answers.
 fn all_send_back(rig: &mut Rig, queues: u16, threads: u16) {
     rig.ask(usize::from(queues) - 1);
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
@@ -341,7 +341,7 @@ fn send_and_receive(
     hubs: &mut [Box<dyn PacketIo>],
     sockets: &[UdpSocket],
     number: u8,
-    patience: Duration,
+    timeout: Duration,
 ) -> bool {
     let who = |socket| (0..hubs.len()).map(move |hub| (socket, hub));
     let mut waiting: Vec<_> = (0..sockets.len()).flat_map(who).collect();
@@ -350,7 +350,7 @@ fn send_and_receive(
         sockets[*socket].send_to(&[number, *hub as u8], to).expect("it fits the socket's buffer");
     }
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
-    while !waiting.is_empty() && begun.elapsed() < patience {
+    while !waiting.is_empty() && begun.elapsed() < timeout {
         for hub in &mut *hubs {
             hub.wait(Duration::ZERO).expect("wait");
             hub.receive(&mut batch).expect("receive");
@@ -393,7 +393,7 @@ fn threads_share_a_tap() {
     alone(|| {
         let hubs = open("net_tap,iface=nf2", 2).expect("a tap of two queues");
         ip(&format!("addr add {}/24 dev nf2", PEER.ip()));
-        // The driver gives the kernel's end its own address, and nobody is a neighbour of himself.
+        // The driver gives the kernel's end its own address, which cannot be a neighbour entry of itself.
         ip("link set nf2 address 02:00:00:00:00:02 up");
         sockets_are_answered(hubs);
     });
