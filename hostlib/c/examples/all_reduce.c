@@ -33,8 +33,7 @@ int main(int argc, char **argv) {
 
     char path[256];
     check(netfold_comm_path(comm, path, sizeof path, NULL), "path");
-    printf("rank %u of %u, netfold %s, through %s
-\n", rank, world, netfold_version(), path);
+    printf("rank %u of %u, netfold %s, through %s\n", rank, world, netfold_version(), path);
 
     enum { COUNT = 100003 };
     float *tensor = malloc(COUNT * sizeof *tensor);

@@ -242,8 +242,7 @@ static void explain(const struct meeting *meeting, bool on, const char *why)
         fprintf(stderr, "netfold: the reductions of a communicator of %d ranks are left to MPI: %s\n", meeting->size,
                 why);
     if (on && shim_settings.verbose)
-        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks use %s
-\n", meeting->size, why);
+        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks use %s\n", meeting->size, why);
 }
 
 /* Ends when no rank connects any more; the same outcome on all of them. */
