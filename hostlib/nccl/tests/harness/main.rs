@@ -16,7 +16,6 @@ mod tensor;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
 
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::fault::{FaultConfig, Faulty};
