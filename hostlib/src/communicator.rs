@@ -9,7 +9,6 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use netfold_collectives::ReduceOp;
 use netfold_control::Mode;
@@ -20,9 +19,10 @@ use crate::call::{Call, Collective};
 use crate::config::JobConfig;
 use crate::element::Element;
 use crate::error::Error;
-use crate::host::{self, HostCall, HostEngine};
+use crate::host::{self, HostEngine, HostOperation};
 use crate::lower::{self, Lowered, OpContext};
 use crate::mailbox::Mailbox;
+use crate::operation::Operation;
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
 use crate::shutdown::{ShutdownState, StopMode};
@@ -80,7 +80,7 @@ pub(crate) struct Parts {
 
 /// The thread that runs calls on this host's fabric.
 pub(crate) struct HostThread {
-    pub(crate) mailbox: Arc<Mailbox<HostCall>>,
+    pub(crate) mailbox: Arc<Mailbox<HostOperation>>,
     pub(crate) engine: Arc<HostEngine>,
     pub(crate) thread: Option<JoinHandle<()>>,
 }
@@ -449,9 +449,9 @@ impl Communicator {
     fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
         match (route, &self.host) {
             (CallRoute::Host(call), Some(host)) => {
-                let call = HostCall { call, buffer, submitted: Instant::now() };
-                if let Some(call) = host.engine.run_inline(call) {
-                    host.mailbox.submit(call);
+                let operation = Operation::new(call, buffer);
+                if let Some(operation) = host.engine.run_inline(operation) {
+                    host.mailbox.submit(operation);
                 }
             }
             (route, _) => self.start(route, buffer),
@@ -459,12 +459,9 @@ impl Communicator {
     }
 
     pub(crate) fn start(&self, route: CallRoute, buffer: OpBuffer) {
-        let submitted = Instant::now();
         match (route, &self.network, &self.host) {
-            (CallRoute::Switch(lowered), Some(network), _) => network.submit(lowered, buffer, submitted),
-            (CallRoute::Host(call), _, Some(host)) => {
-                host.mailbox.submit(HostCall { call, buffer, submitted })
-            }
+            (CallRoute::Switch(lowered), Some(network), _) => network.submit(Operation::new(lowered, buffer)),
+            (CallRoute::Host(call), _, Some(host)) => host.mailbox.submit(Operation::new(call, buffer)),
             // Not reached: routes are made for what exists.
             _ => buffer.finish(Err(Error::Closed)),
         }

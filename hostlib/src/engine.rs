@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::failover;
 use crate::join::{Joiner, apply_dscp};
+use crate::lower::SwitchOperation;
 use crate::mailbox::{Command, Mailbox};
 use crate::path::PathCell;
 use crate::peers::Peers;
@@ -19,7 +20,6 @@ use crate::session::ControlConnection;
 use crate::session_events::SessionEvents;
 use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
-use crate::tensors::Submission;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
@@ -53,7 +53,7 @@ const BUSY_TURNS_MAX: u32 = 16;
 pub(crate) struct Engine {
     io: Box<dyn PacketIo>,
     streams: Streams,
-    mailbox: Arc<Mailbox<Submission>>,
+    mailbox: Arc<Mailbox<SwitchOperation>>,
     /// The control connection, which is aborted when the job fails here.
     control: Option<ControlConnection>,
     /// What the control session has received.
@@ -61,7 +61,7 @@ pub(crate) struct Engine {
     clock: Clock,
     rx: RxBatch,
     tx: TxBurst,
-    inbox: Vec<Submission>,
+    inbox: Vec<SwitchOperation>,
     /// There is room again in the streams for operations that wait in the mailbox.
     backlog: bool,
     stop_when_idle: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Engine {
 
 /// What an engine shares with the rest of its communicator.
 pub(crate) struct EngineContext {
-    pub(crate) mailbox: Arc<Mailbox<Submission>>,
+    pub(crate) mailbox: Arc<Mailbox<SwitchOperation>>,
     /// The control connection, which is aborted when the job fails here.
     pub(crate) control: Option<ControlConnection>,
     /// What the control session has received.
@@ -368,8 +368,8 @@ impl Engine {
             (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(departed_error(rank)),
             (Command::End(error), _) => return Err(error),
         }
-        for submission in self.inbox.drain(..) {
-            self.streams.submit(submission);
+        for operation in self.inbox.drain(..) {
+            self.streams.submit(operation);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Collectives that hosts execute themselves: a thread that takes calls in order and runs them on a fabric.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netfold_proto::DType;
 
@@ -9,7 +9,8 @@ use crate::buffer::OpBuffer;
 use crate::call::{Call, Collective};
 use crate::error::Error;
 use crate::lower::OpContext;
-use crate::mailbox::{Command, Mailbox, QueueItem};
+use crate::mailbox::{Command, Mailbox};
+use crate::operation::Operation;
 use crate::report::OpReport;
 use crate::shutdown::ShutdownState;
 use crate::worker_thread;
@@ -50,30 +51,19 @@ pub(crate) trait Fabric: Send {
 }
 
 /// A call on its way to the host's thread.
-#[derive(Debug)]
-pub(crate) struct HostCall {
-    pub(crate) call: Call,
-    pub(crate) buffer: OpBuffer,
-    pub(crate) submitted: Instant,
-}
-
-impl QueueItem for HostCall {
-    fn reject(self, error: Error) {
-        self.buffer.finish(Err(error));
-    }
-}
+pub(crate) type HostOperation = Operation<Call>;
 
 /// A fabric that one thread uses at a time: the host's, or that of a caller that waits anyway.
 pub(crate) struct HostEngine {
     fabric: Mutex<Box<dyn Fabric>>,
-    mailbox: Arc<Mailbox<HostCall>>,
+    mailbox: Arc<Mailbox<HostOperation>>,
     shutdown: ShutdownState,
 }
 
 impl HostEngine {
     pub(crate) fn new(
         fabric: Box<dyn Fabric>,
-        mailbox: Arc<Mailbox<HostCall>>,
+        mailbox: Arc<Mailbox<HostOperation>>,
         shutdown: ShutdownState,
     ) -> Self {
         Self { fabric: Mutex::new(fabric), mailbox, shutdown }
@@ -81,7 +71,7 @@ impl HostEngine {
 
     /// Executes a call on this thread, which would wait for it anyway, unless other calls come first; returns the call if so. Waking two
     /// threads takes longer than a small call.
-    pub(crate) fn run_inline(&self, call: HostCall) -> Option<HostCall> {
+    pub(crate) fn run_inline(&self, call: HostOperation) -> Option<HostOperation> {
         /// Returns control to the host's thread, also after a panic.
         struct Release<'a>(&'a HostEngine);
         impl Drop for Release<'_> {
@@ -121,7 +111,7 @@ impl HostEngine {
             for call in calls.drain(..) {
                 match &failed {
                     None => failed = self.perform(call).err(),
-                    Some(error) => call.reject(Error::clone(error)),
+                    Some(error) => call.fail(Error::clone(error)),
                 }
             }
             if let Some(error) = failed {
@@ -130,10 +120,10 @@ impl HostEngine {
         }
     }
 
-    fn perform(&self, call: HostCall) -> Result<(), Error> {
+    fn perform(&self, mut operation: HostOperation) -> Result<(), Error> {
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
-        let HostCall { call, mut buffer, submitted } = call;
-        let (input, output, residual) = buffer.input_and_output();
+        let call = operation.request;
+        let (input, output, residual) = operation.buffer.input_and_output();
         let done = match residual {
             None => fabric.run(&call, input, output),
             Some(residual) => fabric.run_with_feedback(&call, input, output, residual),
@@ -141,14 +131,14 @@ impl HostEngine {
         match done {
             Ok(()) => {
                 let elements = call.output_len(1) as u64;
-                let report = OpReport { elements, elapsed: submitted.elapsed(), ..OpReport::default() };
-                buffer.finish(Ok(report));
+
+                operation.finish(OpReport { elements, ..OpReport::default() });
                 Ok(())
             }
             Err(error) => {
                 // The error that ended the job first says more than what it caused here.
                 let error = self.shutdown.fail(error);
-                buffer.finish(Err(error.clone()));
+                operation.fail(error.clone());
                 Err(error)
             }
         }

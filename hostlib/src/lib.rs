@@ -66,6 +66,7 @@ mod join;
 mod leader;
 mod lower;
 mod mailbox;
+mod operation;
 mod path;
 mod peers;
 pub mod quantize;

@@ -14,6 +14,7 @@ use crate::call::{Call, Collective};
 use crate::coding::{Coding, chunks, lanes_type};
 use crate::config::JobConfig;
 use crate::error::Error;
+use crate::operation::Operation;
 
 /// What operations depend on: this rank's number, and the job's configuration.
 #[derive(Debug, Clone)]
@@ -81,6 +82,17 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
         _ => "a switch cannot reduce this; give the builder a rendezvous, so that hosts do",
     };
     unsupported(advice)
+}
+
+/// An operation of the switch on its way.
+pub(crate) type SwitchOperation = Operation<Lowered>;
+
+impl Lowered {
+    /// Data chunks in packets of `lane_bytes` bytes of lanes. Tensors of too many are refused where they are submitted.
+    pub(crate) fn chunks(&self, lane_bytes: usize) -> u32 {
+        let chunks = chunks(&self.spec.descriptor, self.coding, lane_bytes);
+        u32::try_from(chunks).unwrap_or(u32::MAX)
+    }
 }
 
 /// The operation of the switch that does `call`, which it [can](supported_by_switch).

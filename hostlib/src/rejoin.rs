@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::error::{Advice, Error};
 use crate::join::{Attachment, Joiner, spawn};
+use crate::lower::SwitchOperation;
 use crate::mailbox::Mailbox;
 use crate::report::ControlCounters;
 use crate::session::{ControlConnection, Session};
 use crate::session_events::SessionEvents;
-use crate::tensors::Submission;
 
 /// Shortest and longest pause between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -31,7 +31,7 @@ pub(crate) struct NewAttachment {
 /// What an engine and its rejoin thread share.
 pub(crate) struct Rejoin {
     joiner: Joiner,
-    mailbox: Arc<Mailbox<Submission>>,
+    mailbox: Arc<Mailbox<SwitchOperation>>,
     counters: ControlCounters,
     state: Arc<RejoinState>,
 }
@@ -47,7 +47,7 @@ impl Rejoin {
     /// Starts the thread.
     pub(crate) fn start(
         joiner: Joiner,
-        mailbox: Arc<Mailbox<Submission>>,
+        mailbox: Arc<Mailbox<SwitchOperation>>,
         counters: ControlCounters,
     ) -> Result<Self, Error> {
         let rejoin = Self { joiner, mailbox, counters, state: Arc::default() };
@@ -109,7 +109,7 @@ impl RejoinState {
 /// Joins until the rank is admitted, or refused for a permanent reason.
 fn join_until_admitted(
     joiner: &Joiner,
-    mailbox: &Arc<Mailbox<Submission>>,
+    mailbox: &Arc<Mailbox<SwitchOperation>>,
     counters: &ControlCounters,
     state: &RejoinState,
 ) -> Option<NewAttachment> {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use netfold_control::Band;
 
 use crate::error::Error;
+use crate::lower::SwitchOperation;
 use crate::mailbox::Mailbox;
-use crate::tensors::Submission;
 
 /// The board between a session's thread and an engine. A session has one of its own, so that what is said of an attachment to a switch
 /// that is given up does not touch the next one.
@@ -17,7 +17,7 @@ pub(crate) struct SessionEvents(Arc<Shared>);
 struct Shared {
     pending: Mutex<PendingEvents>,
     /// Notified of every event.
-    engine: Arc<Mailbox<Submission>>,
+    engine: Arc<Mailbox<SwitchOperation>>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct PendingEvents {
 }
 
 impl SessionEvents {
-    pub(crate) fn new(engine: Arc<Mailbox<Submission>>) -> Self {
+    pub(crate) fn new(engine: Arc<Mailbox<SwitchOperation>>) -> Self {
         Self(Arc::new(Shared { pending: Mutex::default(), engine }))
     }
 

@@ -13,8 +13,9 @@ use netfold_wire::Packet;
 
 use crate::error::Error;
 use crate::failover;
+use crate::lower::SwitchOperation;
 use crate::peers::Peers;
-use crate::tensors::{Submission, Tensors};
+use crate::tensors::Tensors;
 
 /// The streams of one rank.
 pub(crate) struct Streams {
@@ -160,27 +161,27 @@ impl Streams {
     }
 
     /// Takes an operation, or settles it with the error that forbids it.
-    pub(crate) fn submit(&mut self, mut submission: Submission) {
+    pub(crate) fn submit(&mut self, mut operation: SwitchOperation) {
         let number = self.next;
         self.next += 1;
         // Operations are made before it is known which attachment executes them.
-        submission.spec.data_chunks = submission.chunks(self.lane_bytes());
+        operation.request.spec.data_chunks = operation.request.chunks(self.lane_bytes());
         let classes = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
-        let Some(stream) = self.all.get_mut(usize::from(submission.spec.class)) else {
+        let Some(stream) = self.all.get_mut(usize::from(operation.request.spec.class)) else {
             // Not reached: classes are checked where operations are submitted.
-            return submission.buffer.finish(Err(Error::EngineFailed));
+            return operation.fail(Error::EngineFailed);
         };
-        let class = self.band.class_of(submission.spec.class, classes);
-        match stream.worker.submit(OpSpec { class, ..submission.spec }) {
+        let class = self.band.class_of(operation.request.spec.class, classes);
+        match stream.worker.submit(OpSpec { class, ..operation.request.spec }) {
             Ok(op) => {
                 let starts = stream.worker.starts(op).unwrap_or_default();
-                stream.tensors.push(op, starts, submission);
+                stream.tensors.push(op, starts, operation);
                 stream.order.push_back(number);
             }
-            Err(SubmitError::Aborted(reason)) => submission.buffer.finish(Err(reason.into())),
-            Err(SubmitError::Spec(error)) => submission.buffer.finish(Err(error.into())),
+            Err(SubmitError::Aborted(reason)) => operation.fail(reason.into()),
+            Err(SubmitError::Spec(error)) => operation.fail(error.into()),
             // Not reached: no more are submitted than there is room for.
-            Err(_) => submission.buffer.finish(Err(Error::EngineFailed)),
+            Err(_) => operation.fail(Error::EngineFailed),
         }
     }
 
@@ -253,7 +254,7 @@ impl Streams {
 
     /// Agrees with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of
     /// submission. Returns those that have not: other ranks may not have submitted them yet.
-    pub(crate) fn reconcile(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<Submission>, Error> {
+    pub(crate) fn reconcile(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<SwitchOperation>, Error> {
         let rank = self.config().rank;
         let mut outcomes = Vec::with_capacity(self.all.len());
         let mut begun = Vec::with_capacity(self.all.len());
@@ -273,20 +274,23 @@ impl Streams {
             stream.order.pop_front();
             stream.tensors.finish_oldest(peers, &outcomes[class])?;
         }
-        let mut left: Vec<(u64, Submission)> = Vec::new();
+        let mut left: Vec<(u64, SwitchOperation)> = Vec::new();
         for Stream { tensors, order, .. } in &mut self.all {
             left.extend(order.drain(..).zip(tensors.withdraw_all()));
         }
         left.sort_by_key(|(number, _)| *number);
-        Ok(left.into_iter().map(|(_, submission)| submission).collect())
+        Ok(left.into_iter().map(|(_, operation)| operation).collect())
     }
 
     /// Executes an operation that no stream has taken among the ranks.
-    pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
+    pub(crate) fn execute(
+        &mut self,
+        peers: &mut dyn Peers,
+        mut operation: SwitchOperation,
+    ) -> Result<(), Error> {
         self.next += 1;
-        let chunks = submission.chunks(self.lane_bytes());
-        let spec = OpSpec { data_chunks: chunks, ..submission.spec };
-        self.all[0].tensors.execute(peers, Submission { spec, ..submission })
+        operation.request.spec.data_chunks = operation.request.chunks(self.lane_bytes());
+        self.all[0].tensors.execute(peers, operation)
     }
 
     /// Settles all operations with an error.

@@ -8,49 +8,22 @@ mod tests;
 pub(crate) use bytes::{HalfFloat, in_binary32};
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use netfold_proto::{Codec, OpId, OpSpec};
 
-use crate::buffer::{OpBuffer, View, ViewMut};
-use crate::coding::{self, Coding};
+use crate::buffer::{View, ViewMut};
+use crate::coding::Coding;
 use crate::error::Error;
-use crate::mailbox::QueueItem;
+use crate::lower::{Lowered, SwitchOperation};
 use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Quantizer};
 use crate::report::OpReport;
 use crate::slot_positions::{Reconciliation, RetainedResults};
 use magnitude::Magnitudes;
 
-/// An operation on its way to the worker.
-#[derive(Debug)]
-pub(crate) struct Submission {
-    pub(crate) spec: OpSpec,
-    pub(crate) coding: Coding,
-    pub(crate) buffer: OpBuffer,
-    pub(crate) submitted: Instant,
-}
-
-impl Submission {
-    /// Data chunks in packets of `lane_bytes` bytes of lanes. Tensors of too many are refused where they are submitted.
-    pub(crate) fn chunks(&self, lane_bytes: usize) -> u32 {
-        let chunks = coding::chunks(&self.spec.descriptor, self.coding, lane_bytes);
-        u32::try_from(chunks).unwrap_or(u32::MAX)
-    }
-}
-
-impl QueueItem for Submission {
-    fn reject(self, error: Error) {
-        self.buffer.finish(Err(error));
-    }
-}
-
 /// An operation that the worker has.
 #[derive(Debug)]
 struct PendingOp {
-    spec: OpSpec,
-    coding: Coding,
-    buffer: OpBuffer,
-    submitted: Instant,
+    operation: SwitchOperation,
     codec: OpCodec,
     /// Stream positions of the descriptor and of the first data chunk.
     starts: (u64, u64),
@@ -132,14 +105,15 @@ impl Tensors {
 
     /// Takes the tensor of the operation that the worker has just numbered, the next one. Its descriptor
     /// and its first data chunk are at the stream positions `starts`.
-    pub(crate) fn push(&mut self, op: OpId, starts: (u64, u64), submission: Submission) {
+    pub(crate) fn push(&mut self, op: OpId, starts: (u64, u64), operation: SwitchOperation) {
         debug_assert_eq!(op.0, self.first + self.pending.len() as u64, "operations are numbered in order");
-        let pending = self.pending(op, starts, submission);
+        let pending = self.pending(op, starts, operation);
         self.pending.push_back(pending);
     }
 
-    fn pending(&self, op: OpId, starts: (u64, u64), submission: Submission) -> PendingOp {
-        let Submission { spec, coding, buffer, submitted } = submission;
+    fn pending(&self, op: OpId, starts: (u64, u64), operation: SwitchOperation) -> PendingOp {
+        let Lowered { spec, coding } = operation.request;
+        let buffer = &operation.buffer;
         let kernel = self.kernel;
         let codec = match coding {
             Coding::Blocks(lanes, rng) => {
@@ -162,10 +136,7 @@ impl Tensors {
         let packed = if buffer.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
         PendingOp {
             starts,
-            spec,
-            coding,
-            buffer,
-            submitted,
+            operation,
             codec,
             chunk_elements,
             non_finite: 0,
@@ -200,20 +171,16 @@ impl Tensors {
     }
 
     /// Withdraws all operations, of which nothing was done.
-    pub(crate) fn withdraw_all(&mut self) -> Vec<Submission> {
+    pub(crate) fn withdraw_all(&mut self) -> Vec<SwitchOperation> {
         self.first += self.pending.len() as u64;
-        let back = |pending: PendingOp| {
-            let PendingOp { spec, coding, buffer, submitted, .. } = pending;
-            Submission { spec, coding, buffer, submitted }
-        };
-        self.pending.drain(..).map(back).collect()
+        self.pending.drain(..).map(|pending| pending.operation).collect()
     }
 
     /// Settles all operations with an error.
     pub(crate) fn fail(&mut self, error: &Error) {
         for pending in self.pending.drain(..) {
             self.first += 1;
-            pending.buffer.finish(Err(error.clone()));
+            pending.operation.fail(error.clone());
         }
     }
 
@@ -235,29 +202,30 @@ impl PendingOp {
     /// when the descriptor is not.
     fn has_begun(&self, reconciled: &Reconciliation) -> bool {
         let (descriptor, data) = self.starts;
-        let firsts = u64::from(self.spec.data_chunks).min(reconciled.slots());
+        let firsts = u64::from(self.operation.request.spec.data_chunks).min(reconciled.slots());
         !reconciled.is_undone(descriptor)
             || (data..data + firsts).any(|position| !reconciled.is_undone(position))
     }
 
     /// Settles the operation with its report.
     fn finish(self) {
-        self.buffer.finish(Ok(OpReport {
-            elements: self.spec.descriptor.elements,
-            chunks: self.spec.data_chunks,
+        let OpSpec { descriptor, data_chunks, .. } = self.operation.request.spec;
+        self.operation.finish(OpReport {
+            elements: descriptor.elements,
+            chunks: data_chunks,
             non_finite: self.non_finite,
             saturated: self.saturated,
             partial: self.partial,
             left_out: self.left_out,
-            elapsed: self.submitted.elapsed(),
-        }));
+            ..OpReport::default()
+        });
     }
 
     /// Writes what was left out of a chunk when it was packed like this to the caller's residual, if there is one. The tensor must
     /// still hold this rank's input.
     fn keep_residual(&mut self, quantizer: &Quantizer, chunk: u32, exp: u8) {
         let len = self.chunk_elements;
-        if let Some((elements, residual)) = self.buffer.elements_and_residual() {
+        if let Some((elements, residual)) = self.operation.buffer.elements_and_residual() {
             let left = block_mut(residual, chunk, len);
             quantizer.residual(chunk, block(elements, chunk, len), exp, left);
         }
@@ -266,7 +234,7 @@ impl PendingOp {
     /// Writes this rank's input to the caller's residual, if there is one: all of it was left out. The tensor must still hold it.
     fn keep_input(&mut self, chunk: u32) {
         let len = self.chunk_elements;
-        if let Some((elements, residual)) = self.buffer.elements_and_residual() {
+        if let Some((elements, residual)) = self.operation.buffer.elements_and_residual() {
             let residual = block_mut(residual, chunk, len);
             residual.copy_from_slice(block(elements, chunk, len));
         }
@@ -274,7 +242,7 @@ impl PendingOp {
 
     /// The factor that makes a sum of `count` ranks' contributions an estimate of the sum of all, where the tolerance asks for it.
     fn rescaling(&self, count: u16, world: u16) -> Option<f32> {
-        let tolerance = self.spec.descriptor.tolerance();
+        let tolerance = self.operation.request.spec.descriptor.tolerance();
         let lacks = tolerance.any() && count < world && count > 0;
         (lacks && tolerance.rescale).then(|| f32::from(world) / f32::from(count))
     }
@@ -367,7 +335,7 @@ impl Codec for Tensors {
         let OpCodec::Blocks(q) = pending.codec else { return 0 };
         let len = pending.chunk_elements;
         with_floats!(
-            View: pending.buffer.view(),
+            View: pending.operation.buffer.view(),
             elements => q.exponent(block(elements, chunk, len)),
             else 0
         )
@@ -376,7 +344,7 @@ impl Codec for Tensors {
     fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
         pending.note_packed(chunk, exp, false);
-        let (view, len) = (pending.buffer.view(), pending.chunk_elements);
+        let (view, len) = (pending.operation.buffer.view(), pending.chunk_elements);
         match pending.codec {
             OpCodec::Blocks(q) => with_floats!(
                 View: view,
@@ -436,7 +404,7 @@ impl Codec for Tensors {
                 pending.partial += u32::from(count < world);
                 let rescaling = pending.rescaling(count, world);
                 with_floats!(
-                    ViewMut: pending.buffer.view_mut(),
+                    ViewMut: pending.operation.buffer.view_mut(),
                     elements => {
                         let block = block_mut(elements, chunk, len);
                         q.unpack(lanes, exp, count, block);
@@ -448,7 +416,7 @@ impl Codec for Tensors {
                 );
             }
             OpCodec::Words { kernel, receive: true, .. } => with_elements!(
-                ViewMut: pending.buffer.view_mut(),
+                ViewMut: pending.operation.buffer.view_mut(),
                 elements => kernel.unpack_words(lanes, block_mut(elements, chunk, len)),
                 else ()
             ),

@@ -10,16 +10,15 @@ use std::time::{Duration, Instant};
 
 use netfold_proto::{Descriptor, OpSpec};
 
-use crate::buffer::OpBuffer;
 use crate::coding;
 use crate::error::Error;
-use crate::lower::Lowered;
+use crate::lower::{Lowered, SwitchOperation};
 use crate::mailbox::Mailbox;
+use crate::operation::Operation;
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
 use crate::session::ControlConnection;
 use crate::shutdown::StopMode;
-use crate::tensors::Submission;
 
 /// How long a reachable control port may take to answer a leave request.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,7 +43,7 @@ impl CurrentControl {
 
 /// The threads behind one tree.
 pub(crate) struct TreeHandle {
-    pub(crate) mailbox: Arc<Mailbox<Submission>>,
+    pub(crate) mailbox: Arc<Mailbox<SwitchOperation>>,
     pub(crate) engine: Option<JoinHandle<()>>,
     pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
@@ -84,11 +83,12 @@ impl TreeSet {
     }
 
     /// Starts an operation.
-    pub(crate) fn submit(&self, Lowered { spec, coding }: Lowered, buffer: OpBuffer, submitted: Instant) {
+    pub(crate) fn submit(&self, operation: SwitchOperation) {
         if let [tree] = &self.trees[..] {
-            return tree.mailbox.submit(Submission { spec, coding, buffer, submitted });
+            return tree.mailbox.submit(operation);
         }
         let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let Lowered { spec, coding } = operation.request;
         let routed = self.route.assign();
         let cut = coding::cut(&spec.descriptor, coding, self.lane_bytes);
         let parts =
@@ -96,15 +96,20 @@ impl TreeSet {
         if parts.len() < 2 {
             let turn = (routed.number % routed.trees.len() as u64) as usize;
             let tree = &self.trees[routed.trees[turn]];
-            return tree.mailbox.submit(Submission { spec, coding, buffer, submitted });
+            return tree.mailbox.submit(operation);
         }
+        let Operation { buffer, submitted, .. } = operation;
         let units = coding::units(spec.descriptor.dtype) as usize;
         let lens: Vec<usize> = parts.iter().map(|elements| *elements as usize * units).collect();
         for ((elements, buffer), tree) in parts.iter().zip(buffer.divide(&lens)).zip(&routed.trees) {
             let descriptor = Descriptor { elements: *elements, ..spec.descriptor };
             let data_chunks = coding::chunks(&descriptor, coding, self.lane_bytes) as u32;
             let spec = OpSpec { descriptor, data_chunks, ..spec };
-            self.trees[*tree].mailbox.submit(Submission { spec, coding, buffer, submitted });
+            self.trees[*tree].mailbox.submit(Operation {
+                request: Lowered { spec, coding },
+                buffer,
+                submitted,
+            });
         }
     }
 

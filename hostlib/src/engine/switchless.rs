@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::{Engine, IDLE_WAIT, LivenessMonitor, Segmentation, TxBurst};
 use crate::error::Error;
+use crate::lower::SwitchOperation;
 use crate::mailbox::Command;
 use crate::peers::{self, Peers, Proposal, RoundOutcome};
 use crate::rejoin::{NewAttachment, Rejoin};
 use crate::report::Stats;
-use crate::tensors::Submission;
 
 /// How often the engine polls whether other ranks wait for this one, or the rank is attached again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(300);
 struct FailoverState {
     rejoin: Option<Rejoin>,
     /// The next operations, until all ranks execute them: those that had not begun when the switch was lost, or one.
-    waiting: VecDeque<Submission>,
+    waiting: VecDeque<SwitchOperation>,
     /// When a rank without operations takes part in rounds again; `None` once a rank is lost.
     next_round: Option<Instant>,
 }
@@ -49,12 +49,12 @@ impl Engine {
             Ok(new) => {
                 self.resume_on(new);
                 // What was next is the first operation there.
-                state.waiting.into_iter().for_each(|submission| self.streams.submit(submission));
+                state.waiting.into_iter().for_each(|operation| self.streams.submit(operation));
                 Ok(())
             }
             Err(error) => {
-                for submission in state.waiting {
-                    submission.buffer.finish(Err(error.clone()));
+                for operation in state.waiting {
+                    operation.fail(error.clone());
                 }
                 Err(error)
             }
@@ -98,7 +98,7 @@ impl Engine {
                     continue;
                 }
             }
-            let op = state.waiting.front().map(|submission| submission.spec.descriptor);
+            let op = state.waiting.front().map(|operation| operation.request.spec.descriptor);
             if op.is_some() {
                 self.mailbox.set_busy();
             }
@@ -109,8 +109,8 @@ impl Engine {
                     return new.ok_or(Error::EngineFailed);
                 }
                 Ok(RoundOutcome::Execute) => {
-                    if let Some(submission) = state.waiting.pop_front() {
-                        self.streams.execute(peers, submission)?;
+                    if let Some(operation) = state.waiting.pop_front() {
+                        self.streams.execute(peers, operation)?;
                     }
                 }
                 Ok(RoundOutcome::Retry) => state.next_round = Some(Instant::now() + ROUND_INTERVAL),

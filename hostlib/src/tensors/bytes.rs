@@ -6,8 +6,9 @@ use netfold_collectives::ReduceOp;
 use netfold_proto::{DType, OpId, OpKind};
 use netfold_wire::LaneOp;
 
-use super::{PendingOp, Submission, Tensors};
+use super::{PendingOp, Tensors};
 use crate::error::Error;
+use crate::lower::SwitchOperation;
 use crate::peers::{self, Peers};
 use crate::slot_positions::{Reconciliation, RetainedResults};
 
@@ -49,11 +50,11 @@ impl Tensors {
         let Some(pending) = self.pending.front_mut() else { return Ok(()) };
         let begins_here = reconciled.is_undone(pending.starts.0);
         if begins_here {
-            peers::check_same_op(pending.spec.descriptor, peers)?;
+            peers::check_same_op(pending.operation.request.spec.descriptor, peers)?;
         }
         let undone = pending.undone(|position| reconciled.is_undone(position));
         // A barrier whose one result another rank has is over: all had called, and the ranks that have it do not call again.
-        if begins_here || pending.spec.descriptor.kind != OpKind::Barrier {
+        if begins_here || pending.operation.request.spec.descriptor.kind != OpKind::Barrier {
             pending.reduce_among(peers, &undone)?;
         }
         if let Some(pending) = self.pending.pop_front() {
@@ -64,8 +65,8 @@ impl Tensors {
     }
 
     /// Executes an operation that the worker never had among the ranks, which have agreed that it is the same.
-    pub(crate) fn execute(&mut self, peers: &mut dyn Peers, submission: Submission) -> Result<(), Error> {
-        let mut pending = self.pending(OpId(0), (0, 0), submission);
+    pub(crate) fn execute(&mut self, peers: &mut dyn Peers, operation: SwitchOperation) -> Result<(), Error> {
+        let mut pending = self.pending(OpId(0), (0, 0), operation);
         let undone = pending.undone(|_| true);
         match pending.reduce_among(peers, &undone) {
             Ok(()) => {
@@ -73,7 +74,7 @@ impl Tensors {
                 Ok(())
             }
             Err(error) => {
-                pending.buffer.finish(Err(error.clone()));
+                pending.operation.fail(error.clone());
                 Err(error)
             }
         }
@@ -87,17 +88,17 @@ impl PendingOp {
     /// The data chunk at a stream position.
     fn chunk_at(&self, position: u64) -> Option<u32> {
         let chunk = position.checked_sub(self.starts.1)?;
-        (chunk < u64::from(self.spec.data_chunks)).then_some(chunk as u32)
+        (chunk < u64::from(self.operation.request.spec.data_chunks)).then_some(chunk as u32)
     }
 
     fn chunk_bytes(&self) -> usize {
-        self.chunk_elements * super::element_bytes(self.buffer.view())
+        self.chunk_elements * super::element_bytes(self.operation.buffer.view())
     }
 
     fn bytes_at(&mut self, position: u64) -> Option<&mut [u8]> {
         let chunk = self.chunk_at(position)? as usize;
         let len = self.chunk_bytes();
-        let bytes = self.buffer.bytes_mut();
+        let bytes = self.operation.buffer.bytes_mut();
         let start = (chunk * len).min(bytes.len());
         let end = (start + len).min(bytes.len());
         Some(&mut bytes[start..end])
@@ -105,7 +106,7 @@ impl PendingOp {
 
     /// Copies the results that other ranks may still lack.
     pub(super) fn retain_tail(&mut self, retained: &mut RetainedResults) {
-        let end = self.starts.1 + u64::from(self.spec.data_chunks);
+        let end = self.starts.1 + u64::from(self.operation.request.spec.data_chunks);
         let start = end.saturating_sub(retained.slots() as u64).max(self.starts.1);
         for position in start..end {
             if let Some(bytes) = self.bytes_at(position) {
@@ -116,9 +117,9 @@ impl PendingOp {
 
     /// The stretches of the tensor whose positions are undone, as long as can be.
     fn undone(&mut self, undone: impl Fn(u64) -> bool) -> Vec<ByteRange> {
-        let (len, total) = (self.chunk_bytes(), self.buffer.bytes_mut().len());
+        let (len, total) = (self.chunk_bytes(), self.operation.buffer.bytes_mut().len());
         let mut ranges: Vec<ByteRange> = Vec::new();
-        for chunk in 0..u64::from(self.spec.data_chunks) {
+        for chunk in 0..u64::from(self.operation.request.spec.data_chunks) {
             if !undone(self.starts.1 + chunk) {
                 continue;
             }
@@ -134,11 +135,11 @@ impl PendingOp {
 
     /// Does the operation on these stretches, the same on all ranks.
     fn reduce_among(&mut self, peers: &mut dyn Peers, undone: &[ByteRange]) -> Result<(), Error> {
-        let descriptor = self.spec.descriptor;
+        let descriptor = self.operation.request.spec.descriptor;
         if descriptor.kind == OpKind::Barrier {
             return peers.barrier();
         }
-        let whole = self.buffer.bytes_mut();
+        let whole = self.operation.buffer.bytes_mut();
         if let [all] = undone
             && *all == (0..whole.len())
             && !matches!(descriptor.dtype, DType::F16 | DType::Bf16)
@@ -166,14 +167,14 @@ impl PendingOp {
 
     /// Does the operation on some stretches, or on all in place.
     fn reduce_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[ByteRange]>) -> Result<(), Error> {
-        let descriptor = self.spec.descriptor;
+        let descriptor = self.operation.request.spec.descriptor;
         let op = match (descriptor.kind, descriptor.lane_op) {
             (OpKind::AllGather, _) => ReduceOp::BitOr,
             (_, LaneOp::Min) => ReduceOp::Min,
             (_, LaneOp::Max) => ReduceOp::Max,
             _ => ReduceOp::Sum,
         };
-        let bytes = self.buffer.bytes_mut();
+        let bytes = self.operation.buffer.bytes_mut();
         let mut gathered: Vec<u8> =
             piece.unwrap_or_default().iter().flat_map(|range| &bytes[range.clone()]).copied().collect();
         let part = if piece.is_some() { &mut gathered[..] } else { bytes };
@@ -185,7 +186,7 @@ impl PendingOp {
             (_, dtype) => peers.all_reduce(op, dtype, part)?,
         }
         let mut from = &gathered[..];
-        let bytes = self.buffer.bytes_mut();
+        let bytes = self.operation.buffer.bytes_mut();
         for range in piece.unwrap_or_default() {
             let (now, later) = from.split_at(range.len());
             bytes[range.clone()].copy_from_slice(now);

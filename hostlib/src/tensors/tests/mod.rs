@@ -1,13 +1,14 @@
 //! What is packed, unpacked and left out, chunk by chunk.
 
-use std::time::Instant;
-
 use netfold_control::Mode;
 use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
 use netfold_wire::LaneOp;
 
-use super::{Coding, Submission, Tensors};
+use super::Tensors;
 use crate::buffer::OpBuffer;
+use crate::coding::Coding;
+use crate::lower::Lowered;
+use crate::operation::Operation;
 use crate::quantize::{EXPONENT_NON_FINITE, Lanes, Quantizer, Rounding};
 use crate::slot_positions::{Reconciliation, SlotPositions};
 
@@ -60,8 +61,8 @@ impl Fed {
             buffer.keep_residual(self.residual.as_mut_ptr(), self.residual.len());
             buffer
         };
-        let submission = Submission { spec, coding, buffer, submitted: Instant::now() };
-        self.tensors.push(op, (1000 * op.0, 1000 * op.0 + 1), submission);
+        let operation = Operation::new(Lowered { spec, coding }, buffer);
+        self.tensors.push(op, (1000 * op.0, 1000 * op.0 + 1), operation);
     }
 
     fn packed(&mut self, op: u64, chunk: u32, exp: u8, again: bool) -> Vec<u8> {
