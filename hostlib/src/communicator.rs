@@ -247,7 +247,7 @@ impl Communicator {
     /// # Safety
     ///
     /// `send` is valid for reads of [`Call::input_len`] elements and `recv` for writes of [`Call::output_len`], of any
-    /// alignment, until the work is done (or an error is returned). Until then nobody writes either, or reads `recv`. They do
+    /// alignment, until the work is done (or an error is returned). Until then the caller writes to neither and does not read `recv`. They do
     /// not overlap, or are in place in the sense above.
     pub unsafe fn submit(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<Work, Error> {
         let route = self.route(call)?;

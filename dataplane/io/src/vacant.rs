@@ -15,7 +15,7 @@ const STEP: u16 = 16;
 /// A loopback address whose TCP and UDP ports are free, and that the kernel assigns to no process that did not name it. No call
 /// of the same process returns it again until some 1,400 others were made, nor does one of a process with a neighbouring id.
 ///
-/// For meeting places and servers whose address must be known before they run. Whoever can bind port 0 and tell
+/// For rendezvous and servers whose address must be known before they run. A caller that can bind port 0 and announce
 /// the port afterwards should do that: it cannot fail.
 ///
 /// # Errors

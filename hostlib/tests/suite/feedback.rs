@@ -1,4 +1,4 @@
-//! Error feedback and rounding by chance, over rings that lose, double and reorder, and over every other path.
+//! Error feedback and stochastic rounding, over rings that lose, double and reorder, and over every other path.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ fn nothing_is_lost_whatever_the_network_does() {
             }
             assert!(rough.iter().any(|run| run.resent > 0), "packets were lost");
             for (calm, rough) in calm.iter().zip(&rough) {
-                assert_eq!(calm.sums, rough.sums, "a resend holds the same bytes, by chance or not");
+                assert_eq!(calm.sums, rough.sums, "a retransmission holds the same bytes, whatever the rounding");
                 assert_eq!(calm.residual, rough.residual);
             }
             if mode == Mode::Bfp16 {
@@ -171,7 +171,7 @@ fn descent_stands_still_without_feedback_and_arrives_with_it() {
     };
     let (plain, chance) = (off(false, Rounding::Nearest), off(false, STOCHASTIC));
     let (fed, both) = (off(true, Rounding::Nearest), off(true, STOCHASTIC));
-    println!("farthest from the target: {plain} plain, {chance} by chance, {fed} fed back, {both} both");
+    println!("farthest from the target: {plain} plain, {chance} stochastic, {fed} fed back, {both} both");
     assert_eq!(plain, 3e-3, "nothing arrives: every gradient is rounded to zero");
     assert!(fed < 0.2 * plain && both < 0.3 * plain, "{fed}, {both}");
 }

@@ -399,7 +399,7 @@ fn rank<T: Number>(
         let begun = Instant::now();
         worker.all_reduce(&mut tensor, config.op).map_err(failed)?;
         let time = begun.elapsed();
-        // Whoever is done first must not check while others are still at it and need the processor.
+        // A worker that finishes first must not check its result while others still need the processor.
         worker.barrier().map_err(failed)?;
         if iteration >= config.warmup {
             outcome.times.push(time);

@@ -1,8 +1,8 @@
 //! What packet I/O costs: the software switch on each back end, beside a plain forwarder on the same device in the same run.
 //!
 //! Eight workers with a window of chunks each send 1408-byte chunks; the switch folds them and sends every sum to all, the
-//! forwarder sends every packet back. Either sends one packet for each it receives, so their packets a second compare. Whoever is
-//! measured has a thread and a core to itself, the eight workers have the other. Switch and forwarder take turns, each on a device
+//! forwarder sends every packet back. Either sends one packet for each it receives, so their packets a second compare. What is
+//! measured has a thread and a core of its own, the eight workers have the other. Switch and forwarder take turns, each on a device
 //! opened anew, and the median of the rounds' ratios is reported.
 //!
 //! With several queues all of that is there as often: packet threads that share nothing, each with a device and eight workers of its

@@ -200,7 +200,7 @@ fn run(
         let (send, recv) = memory.prepare(call, in_place);
         // Counted outside of what is timed, barriers included: ranks that still read counters would hold up the others.
         let before = Wire::now();
-        // Whoever prepared longer is waited for in the first barrier, perhaps asleep; from the second all begin at once.
+        // The first barrier waits for the rank that prepared longest, perhaps asleep; all ranks leave the second at once.
         comm.barrier()?;
         comm.barrier()?;
         let started = Instant::now();

@@ -79,7 +79,7 @@ fn children(parent: u32) -> Vec<u32> {
 fn other_users_get_an_error() {
     let mut command = netfold("testbed leaf-spine --operations 1");
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        // The user `nobody`.
+        // An unprivileged user.
         command.uid(65_534).gid(65_534);
     }
     let Ok(output) = command.output() else {

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(all(&["af-xdp:a", "af-xdp:b"]), two);
         let each = |port, answers| ("af-packet:a".to_owned(), vec![(port, answers)], "no core".to_owned());
         assert_eq!(all(&["af-packet:a"]), [each(7, true), each(8, false), each(9, false), each(10, false)]);
-        let nobody = ThreadOpener::new(Vec::new(), note).open(0, &[], &Cores::default());
-        assert!(matches!(nobody.map(drop), Err(IoError::Unsupported(_))));
+        let unreachable = ThreadOpener::new(Vec::new(), note).open(0, &[], &Cores::default());
+        assert!(matches!(unreachable.map(drop), Err(IoError::Unsupported(_))));
     }
 }

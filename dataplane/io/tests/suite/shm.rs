@@ -73,7 +73,7 @@ fn errors_name_the_remedy() {
     let gone = workers.remove(0).local_addr().unwrap();
     let begun = Instant::now();
     while first.workers() == WORKERS_MAX {
-        assert!(begun.elapsed() < HANG_TIMEOUT, "nobody notices that a worker has gone");
+        assert!(begun.elapsed() < HANG_TIMEOUT, "the hub does not notice that a worker is lost");
     }
     let error = first.bind_port(PortId(0), gone).unwrap_err();
     assert!(said(&error).contains("attached by that number"), "{error}");
@@ -129,7 +129,7 @@ fn an_uplink_wakes_the_switch_and_is_woken() {
         while moved < 2000 {
             if hub.receive(&mut batch).unwrap() == 0 {
                 sleeps += 1;
-                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "nobody woke the hub");
+                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "the hub was not woken");
                 continue;
             }
             let others: Vec<_> =
@@ -326,7 +326,7 @@ fn a_killed_worker_is_detected_and_can_be_replaced() {
         let begun = Instant::now();
         while hub.workers() > 1 {
             hub.wait(Duration::from_millis(50)).unwrap();
-            assert!(begun.elapsed() < HANG_TIMEOUT, "nobody notices");
+            assert!(begun.elapsed() < HANG_TIMEOUT, "the loss is not noticed");
         }
         // What goes to it is swallowed, as to any port without a peer, and the others have theirs.
         let before = hub.counters().unbound_port;

@@ -85,8 +85,8 @@ fn an_error_names_a_taken_port() {
 
 #[test]
 fn a_refused_connection_is_counted_and_survived() {
-    let nobody = address(&UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap()); // closed again at once
-    let mut io = UdpIo::connect(nobody, UdpConfig::default()).unwrap();
+    let unreachable = address(&UdpIo::bind(LOCALHOST, UdpConfig::default()).unwrap()); // closed again at once
+    let mut io = UdpIo::connect(unreachable, UdpConfig::default()).unwrap();
     let mut batch = io.capabilities().batch();
     for _ in 0..5 {
         assert_eq!(io.transmit(b"hello", &[to(0, 5), to(0, 3)]).unwrap(), 2);
@@ -94,7 +94,7 @@ fn a_refused_connection_is_counted_and_survived() {
     }
     assert!(io.counters().refused > 0, "{:?}", io.counters());
     // The peer comes back at the same address: nothing has to be done.
-    let mut hub = UdpIo::bind(nobody, UdpConfig::default()).unwrap();
+    let mut hub = UdpIo::bind(unreachable, UdpConfig::default()).unwrap();
     hub.bind_port(PortId(0), SocketAddr::new(LOCALHOST.ip(), address(&io).port())).unwrap();
     assert_eq!(io.transmit(b"hello", &[to(0, 5)]).unwrap(), 1);
     assert_eq!(burst(&mut hub).len(), 1);

@@ -93,7 +93,7 @@ fn a_datagram_reaches_its_thread_from_any_queue() {
                     send(link, &frame(link, to, port(thread), &payload));
                 }
                 // A port without a thread: the kernel gets the datagram.
-                send(link, &frame(link, to, port(threads), b"nobody's"));
+                send(link, &frame(link, to, port(threads), b"no thread"));
                 link.flush().unwrap();
             }
         }

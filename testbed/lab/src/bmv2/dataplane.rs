@@ -321,7 +321,7 @@ async fn open(
             let _ = requests.send(packet.clone()).await;
         }
         while let Some(packet) = receiver.recv().await {
-            // Whoever has taken that many packets has taken the stream.
+            // More packets than this are not needed to identify the stream.
             if kept.len() < KEPT_MAX {
                 kept.push(packet.clone());
             }

@@ -15,7 +15,7 @@ use netfold_wire::header;
 
 use super::{AllReduceConfig, BenchError};
 
-/// The benchmark's job. Nobody else is on this switch.
+/// The benchmark's job, the only one on this switch.
 const JOB: u16 = 1;
 const EPOCH: u32 = 1;
 const KEY: u32 = 0x6265_6e63;

@@ -57,7 +57,7 @@ pub(super) fn meet(io: &mut dyn PacketIo, workers: &mut dyn Workers) -> Result<(
         io.bind_port(PortId(port), worker)?;
     }
     let (mut batch, mut back, begun) = (io.capabilities().batch(), Vec::new(), Instant::now());
-    // Nobody's packet: the workers do not know it.
+    // A packet of no job: the workers ignore it.
     let hello = Transmit { port: PortId(1), offset: 0, len: 1 };
     while io.transmit(&[0], &[hello])? == 0 {
         workers.receive(&mut back)?;

@@ -11,7 +11,7 @@ import numpy
 
 import netfold
 
-# Whoever measures holds the other end of standard input: when that one is gone, so is this.
+# The measuring process holds the other end of standard input: when it ends, so does this one.
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
 
 rank, world, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -9,7 +9,7 @@ import time
 import torch
 import torch.distributed as dist
 
-# Whoever measures holds the other end of standard input: when that one is gone, so is this.
+# The measuring process holds the other end of standard input: when it ends, so does this one.
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
 
 rank, world, address, size, iterations, warmup = sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7])

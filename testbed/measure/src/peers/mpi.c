@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Whoever measures holds the other end of standard input, which is rank 0's: when that one is gone, mpirun ends all. */
+/* The measuring process holds the other end of standard input, which is rank 0's: when it ends, mpirun ends all ranks. */
 static void *exit_with_stdin(void *unused)
 {
     char byte;

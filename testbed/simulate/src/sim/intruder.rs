@@ -7,7 +7,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use super::switch::JobSetup;
 
 /// A port that belongs to no job.
-const NOBODY: u16 = 60_000;
+const UNASSIGNED: u16 = 60_000;
 
 /// A packet to slip in at the switch.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) fn at_switch(
     match rng.random_range(0..14) {
         0 => {
             bytes = noise(rng);
-            port = if rng.random() { port } else { NOBODY };
+            port = if rng.random() { port } else { UNASSIGNED };
         }
-        1 => port = NOBODY,
+        1 => port = UNASSIGNED,
         2 => port = other_job.ports[0],
         3 => packet.set_key(packet.key() ^ bit(rng)),
         4 => packet.set_epoch(packet.epoch() ^ bit(rng)),

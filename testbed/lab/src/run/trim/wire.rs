@@ -147,7 +147,7 @@ impl Load {
                 let (begun, bytes, mut sent) = (Instant::now(), [0x55; LOAD_BYTES], 0.0);
                 while !stop.load(Ordering::Acquire) {
                     while sent < begun.elapsed().as_secs_f64() * frames {
-                        // Nobody listens; what the system does not take is not missed.
+                        // Background load without a receiver: packets that the system does not take may be lost.
                         let _ = socket.send(&bytes);
                         sent += 1.0;
                     }
