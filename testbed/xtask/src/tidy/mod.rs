@@ -29,6 +29,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("orphan files", shape::orphans),
     ("safety comments", shape::safety),
     ("banned words", words::check),
+    ("terms of the glossary", words::glossary),
     ("dependency arrows", arrows::check),
     ("links", links::check),
     ("protocol page", protocol::check),
