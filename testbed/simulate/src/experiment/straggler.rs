@@ -122,7 +122,17 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
             by.as_secs_f64() * 1e3
         )],
         tables,
-        reading: vec![
+        reading: reading(),
+        plots: vec![Plot::Bars(Bars {
+            title: "Steps a second, without the time between them".into(),
+            groups,
+        })],
+    })
+}
+
+/// How to read the tables.
+fn reading() -> Vec<String> {
+    vec![
             "*Of undisturbed* is the median step over that without a straggler. *Slots closed* are those that ranks finished without \
              the straggler, over all chunks; *lacking, at most* is the largest fraction of a step's chunks that any rank's contribution was missing from: never more \
              than the tensor tolerates."
@@ -135,7 +145,5 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
             "With slots for much more than what is delayed, exact sums do not wait either: the others go on meanwhile. Under `swift` they do, because \
              what is delayed looks like a long queue to it."
                 .into(),
-        ],
-        plots: vec![Plot::Bars(Bars { title: "Steps a second, without the time between them".into(), groups })],
-    })
+        ]
 }
