@@ -67,11 +67,11 @@ impl Testpmd {
     /// An error once it has ended.
     pub(super) fn check(&mut self) -> Result<(), IoBenchError> {
         let Ok(Some(status)) = self.0.try_wait() else { return Ok(()) };
-        let mut stderr = String::new();
+        let mut output = String::new();
         if let Some(stderr) = &mut self.0.stderr {
-            let _ = stderr.take(1 << 16).read_to_string(&mut stderr);
+            let _ = stderr.take(1 << 16).read_to_string(&mut output);
         }
-        let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let last = output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         Err(IoBenchError::Absent(format!("{PROGRAM} ended with {status}: {last}")))
     }
 }
