@@ -7,27 +7,27 @@
 //! Invariants, each tested:
 //!
 //! - A join is answered exactly once, by an admission or by a refusal, in bounded time.
-//! - All members of a job are told the same admission; of two jobs that exist at once, no two share a slot, a port, a
+//! - All members of a job receive the same admission; of two jobs that exist at once, no two share a slot, a port, a
 //!   group, a number or an endpoint.
 //! - An epoch is greater than all before it.
-//! - What a job held is given to nobody else before the switch has confirmed that it is withdrawn.
+//! - What a job held is given to no other job before the switch has confirmed the withdrawal.
 //! - A job that ends, however it ends, changes nothing of another job.
 
 mod bands;
-mod blame;
 mod command;
 mod join;
 mod keep;
 mod lifecycle;
 mod look;
 mod presence;
+mod rate_limiter;
 mod sharing;
 mod switches;
 mod tenants;
 
 pub use crate::jobs::SessionId;
 
-use self::blame::Blame;
+use self::rate_limiter::RateLimiter;
 use self::sharing::Shares;
 use crate::bands::Banding;
 use crate::executor::Task;
@@ -63,35 +63,35 @@ pub struct Config {
     pub slots_min: u32,
     /// Most slots that a job is given; at most 2^15, which is what a packet's slot field can say.
     pub slots_max: u32,
-    /// Interval between signs of life to a worker.
+    /// Interval between heartbeats to a worker.
     pub heartbeat: Duration,
-    /// Silence after which a running worker counts as dead, and time that a new session has for its join.
+    /// Silence after which a running worker counts as lost, and time that a new session has for its join.
     pub lease: Duration,
     /// How long a job may form, from its first join.
     pub join_timeout: Duration,
-    /// Pause before a failed withdrawal is tried again; doubles up to 64 times this.
+    /// Pause before a failed withdrawal is retried; doubles up to 64 times this.
     pub retry: Duration,
-    /// How long workers go on without a session, as they are told: longer than this control plane takes to come back. Zero where
+    /// How long workers go on without a session, as their admission states: longer than this control plane takes to restart. Zero where
     /// a session's end is the loss of the worker, and that of the switch: then nothing is resumed, and a shutdown ends all jobs.
     pub grace: Duration,
-    /// How long a worker whose session broke is waited for.
+    /// How long the controller waits for a worker whose session broke.
     pub away: Duration,
-    /// How long workers are waited for after a restart.
+    /// How long the controller waits for workers after a restart.
     pub resume: Duration,
     /// How long a switch may be out of reach before its jobs lose their place.
     pub switch_patience: Duration,
-    /// By what workers decide how much to have in flight.
+    /// The congestion-control algorithm of the workers.
     pub congestion: CongestionAlgorithm,
     /// Which classes of packets jobs have.
     pub banding: Banding,
-    /// How jobs share slots that there are too few of.
+    /// How jobs share slots when there are too few.
     pub sharing: Sharing,
-    /// How long a job is left in peace: one that has a place before it is moved to grow, and one of lower priority that was moved
-    /// before it is moved again.
+    /// Minimum time between moves of a job: how long a job keeps its place before it is moved to grow, and how long a moved job of
+    /// lower priority stays before it is moved again.
     pub settle: Duration,
     /// Whether workers must name a tenant that exists, and show its token if it has one.
     pub tenants: bool,
-    /// Jobs that are remembered once they are over, the newest of those that nobody declared.
+    /// Jobs that are remembered once they are over, the newest of those that were not declared.
     pub jobs_kept: usize,
     /// Unix time, in seconds, at time 0.
     pub unix_s: u64,
@@ -166,7 +166,7 @@ pub enum Output {
     Keep(Change),
     /// Carry out a task on the switches and hand back its outcome, in the order of the tasks.
     Task(Task),
-    /// Tell people and logs.
+    /// Write an event to the log and to those who watch.
     Log(JobEvent),
 }
 
@@ -175,9 +175,9 @@ pub enum Output {
 pub enum Loss {
     /// The connection was closed or broke.
     Closed,
-    /// No sign of life for a lease.
+    /// Nothing was received for a lease.
     Silent,
-    /// It said what it may not say.
+    /// It violated the protocol.
     Protocol,
     /// It did not read what it was sent.
     Slow,
@@ -214,11 +214,11 @@ struct Session {
     /// Address and UDP port of the worker's packets, once it has joined.
     endpoint: Option<SocketAddr>,
     stage: Stage,
-    heard: Duration,
+    last_received: Duration,
     /// Requests since `counted`.
     requests: u32,
     counted: Duration,
-    /// It wants to be told of its job's classes of packets.
+    /// It has asked to be notified of its job's classes of packets.
     banded: bool,
 }
 
@@ -234,7 +234,7 @@ pub struct Coordinator {
     config: Config,
     fleet: Fleet,
     timers: Timers,
-    /// The latest time that was told.
+    /// The latest time that a caller passed.
     now: Duration,
     heartbeat_armed: bool,
     sessions: BTreeMap<SessionId, Session>,
@@ -260,8 +260,8 @@ pub struct Coordinator {
     down_since: BTreeMap<usize, Duration>,
     /// Tasks without an outcome yet.
     tasks: usize,
-    /// Who shows wrong tokens.
-    blame: Blame,
+    /// Limits refusals of wrong tokens, by source address.
+    credential_limiter: RateLimiter,
     /// From whom slots were taken, and for whom.
     shares: Shares,
     shut_down: bool,
@@ -292,7 +292,7 @@ impl Coordinator {
             boots: BTreeMap::new(),
             down_since: BTreeMap::new(),
             tasks: 0,
-            blame: Blame::default(),
+            credential_limiter: RateLimiter::default(),
             shares: Shares::default(),
             shut_down: false,
         };
@@ -336,7 +336,7 @@ impl Coordinator {
                 peer,
                 endpoint: None,
                 stage: Stage::Greeting,
-                heard: now,
+                last_received: now,
                 requests: 0,
                 counted: now,
                 banded: false,
@@ -354,7 +354,7 @@ impl Coordinator {
     pub fn request(&mut self, now: Duration, id: SessionId, request: SessionRequest) {
         self.tick(now);
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.heard = now;
+        session.last_received = now;
         if now.saturating_sub(session.counted) >= self.config.lease {
             session.counted = now;
             session.requests = 0;
@@ -386,7 +386,7 @@ impl Coordinator {
             (SessionRequest::Band {}, _) => {
                 self.refuse(
                     id,
-                    Refused::protocol("classes of packets are told to workers of a job that runs"),
+                    Refused::protocol("only a worker of a running job may ask for its classes of packets"),
                 );
             }
             (SessionRequest::Alive {}, Stage::Greeting) => {
@@ -397,7 +397,7 @@ impl Coordinator {
         }
     }
 
-    /// A session said something that is no request, or that its transport refuses: it is told and ended.
+    /// A session sent something that is not a request, or that its transport refuses: sends the refusal and ends the session.
     pub fn refuse(&mut self, id: SessionId, refused: Refused) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (reason, message) = (refused.reason, refused.message.clone());
@@ -405,7 +405,7 @@ impl Coordinator {
         self.turn_away(id, refused);
     }
 
-    /// The same, and nobody else hears of it.
+    /// The same, without an entry in the log.
     fn turn_away(&mut self, id: SessionId, refused: Refused) {
         self.send(id, refused.into());
         self.end_session(id, Loss::Protocol);
@@ -452,7 +452,7 @@ impl Coordinator {
         self.outputs.pop_front()
     }
 
-    /// Closes all sessions; nobody is admitted any more. Where jobs outlive this control plane they keep their places, else they
+    /// Closes all sessions and admits no more workers. Where jobs outlive this control plane they keep their places, else they
     /// are withdrawn.
     pub fn shutdown(&mut self) {
         self.shut_down = true;
@@ -486,7 +486,7 @@ impl Coordinator {
         self.active.is_empty() && self.fleet.is_unused()
     }
 
-    /// What is shared out.
+    /// The switches and their slots.
     pub fn fleet(&self) -> &Fleet {
         &self.fleet
     }
@@ -530,14 +530,14 @@ impl Coordinator {
         }
     }
 
-    /// A worker that waits for its peers owes no signs of life; its wait is bounded by the join timeout.
+    /// A worker that waits for its peers need not send heartbeats; its wait is bounded by the join timeout.
     fn check_lease(&mut self, now: Duration, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else { return };
         let lease = self.config.lease;
         let deadline = match session.stage {
             Stage::Forming { .. } => now + lease,
             Stage::Active { job, .. } if self.active[&job].phase == Phase::Installing => now + lease,
-            Stage::Greeting | Stage::Active { .. } => session.heard + lease,
+            Stage::Greeting | Stage::Active { .. } => session.last_received + lease,
         };
         if deadline > now {
             return self.timers.arm(deadline, Timer::Lease(id));

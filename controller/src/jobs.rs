@@ -4,7 +4,7 @@
 //!   first join            all in             installed          last one left / one lost
 //!  ------------> Forming -------> Installing ---------> Running ------------------------> Closing ----> gone
 //!                   |  ^             |  |                                                  ^  | ^          withdrawn
-//!          time out |  | waits for    |  | a member is lost meanwhile: Doomed, then ------- +  +-+ tried again
+//!          time out |  | waits for    |  | a member is lost meanwhile: Aborted, then ------ +  +-+ retried
 //!                   v  | a place      v
 //!                 gone                gone (the switch refused)
 //! ```
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session of a worker. Numbers are never used again.
+/// A session of a worker. Numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(crate) u64);
 
@@ -65,7 +65,7 @@ pub(crate) enum Phase {
     /// The switches are being set up.
     Installing,
     /// It is over, but the switches are still being set up.
-    Doomed,
+    Aborted,
     /// Its members work.
     Running,
     /// It is over and is being withdrawn; so many attempts have failed.
@@ -81,7 +81,7 @@ impl Phase {
         match self {
             Self::Installing => "installing",
             Self::Running => "running",
-            Self::Doomed | Self::Closing { .. } => "closing",
+            Self::Aborted | Self::Closing { .. } => "closing",
         }
     }
 }
@@ -121,7 +121,7 @@ pub(crate) struct Active {
     pub(crate) band: Option<Band>,
     /// Members that have not left.
     pub(crate) members: BTreeMap<u16, Presence>,
-    /// Members that have left in peace.
+    /// Members that have left gracefully.
     pub(crate) left: BTreeSet<u16>,
     /// Those of them whose ports are free again.
     pub(crate) released: BTreeSet<u16>,
@@ -132,7 +132,7 @@ pub(crate) struct Active {
 impl Active {
     /// Whether the job has ended and its place will be free soon.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Doomed | Phase::Closing { .. })
+        matches!(self.phase, Phase::Aborted | Phase::Closing { .. })
     }
 
     /// What is kept of it; the names are those of its switches.
@@ -182,7 +182,7 @@ pub enum JobEvent {
         /// The classes.
         band: Band,
     },
-    /// A member has left in peace; the job goes on.
+    /// A member has left gracefully; the job goes on.
     Left {
         /// Job name.
         name: JobName,
@@ -198,16 +198,16 @@ pub enum JobEvent {
         /// Why.
         reason: EndReason,
     },
-    /// A job came to nothing before it began.
+    /// A job ended before it began.
     NotStarted {
         /// Job name.
         name: JobName,
-        /// Machine-readable reason, as told to the members.
+        /// Machine-readable reason, as sent to the members.
         reason: Refusal,
-        /// What is wrong and what to do, as told to the members.
+        /// What is wrong and what to do, as sent to the members.
         message: String,
     },
-    /// A worker was turned away; the job that it asked for, if any, is untouched.
+    /// A worker was refused; the job that it asked for, if any, is untouched.
     Refused {
         /// Where the session came from.
         peer: SocketAddr,
@@ -260,7 +260,7 @@ pub enum JobEvent {
         /// What is changed.
         message: String,
     },
-    /// The switch failed to take back what a job or a leaver held. For a whole job it is tried again.
+    /// The switch failed to take back what a job or a leaver held. For a whole job this is retried.
     SwitchFailed {
         /// Job number.
         job: u16,
@@ -272,21 +272,21 @@ pub enum JobEvent {
 /// Why a job is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndReason {
-    /// Every member left in peace.
+    /// Every member left gracefully.
     Finished,
-    /// A member is gone.
+    /// A member is lost.
     PeerLost {
         /// Its rank.
         rank: u16,
-        /// How it was noticed.
+        /// How it was detected.
         message: String,
     },
-    /// Its switch is gone, or is being emptied.
+    /// Its switch is lost, or is being drained.
     Displaced {
         /// What happened.
         message: String,
     },
-    /// Slots are shared anew: its members go on by themselves, and come again.
+    /// Slots are shared anew: its members continue without the switch, and join again.
     Moved {
         /// For whom, and what it is to have instead.
         message: String,

@@ -4,7 +4,7 @@
 //! wait, to go elsewhere meanwhile, or [`Denied`] with the reason. What it wants of jobs that run, it says as
 //! [`Order`]s ([`Policy::poll`]); a job carries an order out at its next chunk boundary, where nothing of it is in flight, and
 //! this is acknowledged ([`Policy::done`]). Until then the slots that it is to give up are still its own, and those that it is to
-//! get are nobody else's, so that a slow job delays others and never harms them.
+//! get are given to no other job, so that a slow job delays others and never corrupts them.
 //!
 //! | policy | on shortage | takes slots from jobs that run |
 //! |---|---|---|
@@ -99,7 +99,7 @@ pub enum Answer {
     Spilled,
 }
 
-/// What a policy wants done.
+/// What a policy tells the controller to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// A job that waits has these slots now. There is nothing to acknowledge.
@@ -160,20 +160,20 @@ pub trait Policy: Send {
     /// [`Denied`] when the job is to have none; nothing has changed then.
     fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied>;
 
-    /// A job has just these slots, whoever gave them to it: how a policy takes over slots that are in use. `false`, and nothing has
+    /// Registers slots that a job already has: how a policy takes over slots that are in use. `false`, and nothing has
     /// changed, when the demand is none, the job is known, or not all of these slots exist and are free.
     fn hold(&mut self, now_ms: u64, demand: Demand, range: Range) -> bool;
 
-    /// Nobody can have these slots, nor be made to give them up; those that do not exist are no mistake.
+    /// Excludes these slots from allocation and reallocation; slots that do not exist are ignored.
     fn block(&mut self, range: Range);
 
     /// The job has carried out the [`Order::Resize`] or [`Order::Displace`] that it was given last. Without one nothing happens.
     fn done(&mut self, now_ms: u64, job: JobId);
 
-    /// The job has ended, or waits no longer; the switch admits no packet of it. Unknown jobs are no mistake.
+    /// The job has ended, or waits no longer; the switch admits no packet of it. Unknown jobs are ignored.
     fn leave(&mut self, now_ms: u64, job: JobId);
 
-    /// What is to be done, each order once. Call it after every other call, and now and then.
+    /// The orders to carry out, each returned once. Call it after every other call, and periodically.
     fn poll(&mut self, now_ms: u64) -> Vec<Order>;
 
     /// What every job has, by its number.
@@ -197,10 +197,10 @@ pub fn by_name(name: &str, slots: u32) -> Option<Box<dyn Policy>> {
 /// How a control plane shares slots among jobs that want more than there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// What a job has got it keeps to its end; who comes too late is refused. See [`Fixed`].
+    /// A job keeps its slots to its end; later jobs that do not fit are refused. See [`Fixed`].
     #[default]
     Static,
-    /// Who has the most for its weight gives some up, and jobs grow into what is idle. See [`Elastic`].
+    /// The job with the most slots for its weight gives some up, and jobs grow into idle slots. See [`Elastic`].
     Elastic,
     /// Jobs of lower priority make room. See [`Preempt`].
     Priority,
@@ -253,7 +253,7 @@ pub enum Denied {
     /// The job has slots, or waits for some.
     #[error("job {} has its slots already", .0.0)]
     Known(JobId),
-    /// There are no slots, and nobody who is to give some up.
+    /// There are no free slots, and no job is to give some up.
     #[error(
         "no aligned range of {least} slots is free or can be freed ({free} of {capacity} slots are free): end another job, or ask for fewer slots"
     )]
@@ -282,7 +282,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// The reason as workers are told it.
+    /// The reason as sent to workers.
     pub const fn refusal(&self) -> Refusal {
         match self {
             Self::Argument { .. } => Refusal::Argument,

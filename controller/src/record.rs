@@ -1,6 +1,6 @@
 //! What a controller keeps over its own restarts, as data: records, changes of them, and the seam to whatever stores them.
 //!
-//! The control plane decides and says what is to be kept; a [`Store`] makes it durable before anybody is told. Kept are tenants,
+//! The control plane decides and says what is to be kept; a [`Store`] makes it durable before any peer is notified. Kept are tenants,
 //! jobs, the places of jobs that run, and which switches are drained. Everything else is found out again: sessions by workers that
 //! resume, what switches hold by reading it.
 
@@ -46,7 +46,7 @@ impl TokenHash {
     }
 }
 
-/// Somebody whose jobs share the switches with those of others.
+/// An owner of jobs that share the switches with other tenants' jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TenantRecord {
@@ -59,7 +59,7 @@ pub struct TenantRecord {
     /// Who may displace whom, where that is how slots are shared: a job those of lower priority.
     #[serde(default)]
     pub priority: u8,
-    /// Who may act for it; `None`: anybody who gives its name.
+    /// The token that authorizes a worker to act for it; `None`: giving the tenant's name is enough.
     pub token: Option<TokenHash>,
 }
 
@@ -101,7 +101,7 @@ pub struct JobSpec {
     pub iteration: Option<Iteration>,
 }
 
-/// How a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
@@ -133,11 +133,11 @@ impl JobState {
 pub struct JobRecord {
     /// Its name.
     pub name: JobName,
-    /// What its workers must agree on; of a job that nobody declared, that of its last run.
+    /// What its workers must agree on; of an undeclared job, that of its last run.
     pub spec: JobSpec,
     /// Whether it was declared, so that workers who ask for anything else are refused.
     pub declared: bool,
-    /// How it stands.
+    /// Its state.
     pub state: JobState,
     /// Epoch of its last place, 0 if it never had one.
     pub epoch: u32,
@@ -174,13 +174,13 @@ pub struct PlaceRecord {
     pub movable: bool,
     /// Names of the switches of the tree; `shape` and `sites` number them in this order.
     pub switches: Vec<String>,
-    /// Who hangs where.
+    /// The shape of the tree: the parent of each switch and worker.
     pub shape: Shape,
     /// What it holds at each switch.
     pub sites: Vec<Site>,
     /// Where each rank sends from.
     pub members: Vec<SocketAddr>,
-    /// Ranks that have left in peace.
+    /// Ranks that have left gracefully.
     pub left: Vec<u16>,
 }
 
@@ -201,7 +201,7 @@ pub struct SwitchRecord {
 pub enum Change {
     /// A tenant is new or other than before.
     Tenant(TenantRecord),
-    /// A tenant is gone.
+    /// A tenant is removed.
     TenantGone(String),
     /// A job is new or other than before.
     Job(JobRecord),
@@ -270,7 +270,7 @@ pub trait Store: Send {
     /// Makes changes, in order, all or none; durable when it returns.
     ///
     /// # Errors
-    /// [`StoreError`]; then nothing has changed, and the controller stops: it must not tell what it may forget.
+    /// [`StoreError`]; then nothing has changed, and the controller stops: it must not announce what may not be kept.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 }
 

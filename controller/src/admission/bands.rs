@@ -1,4 +1,4 @@
-//! Which classes of packets jobs have, decided anew whenever one begins or ends, and told to those whose own change.
+//! Which classes of packets jobs have, recomputed whenever a job begins or ends; members whose classes change are notified.
 
 use super::{Coordinator, SessionId};
 use crate::bands::{Contender, Ranking};
@@ -37,13 +37,13 @@ impl Wires {
 }
 
 impl Coordinator {
-    /// Gives every job that runs its classes. Those whose classes change are told, as far as they have asked.
+    /// Gives every job that runs its classes. Members whose classes change are notified if they have asked for it.
     pub(super) fn reband(&mut self) {
         let (jobs, rates_bps) = self.contenders();
         let contenders: Vec<Contender> = jobs.values().cloned().collect();
         let bands = self.config.banding.of(&contenders, &rates_bps);
         let bands: BTreeMap<JobName, Option<Band>> = jobs.into_keys().zip(bands).collect();
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         let mut changed: BTreeMap<JobName, Band> = BTreeMap::new();
         for active in self.active.values_mut().filter(|active| active.phase == Phase::Running) {
             let band = bands.get(&active.name.name).copied().flatten();
@@ -53,9 +53,9 @@ impl Coordinator {
             let Some(band) = band else { continue };
             changed.insert(active.name.name.clone(), band);
             let sessions = active.members.values().filter_map(|presence| presence.session());
-            told.extend(sessions.map(|session| (session, band)));
+            notified.extend(sessions.map(|session| (session, band)));
         }
-        for (session, band) in told {
+        for (session, band) in notified {
             if self.sessions.get(&session).is_some_and(|session| session.banded) {
                 self.send(session, SessionEvent::Band(band));
             }
@@ -76,7 +76,7 @@ impl Coordinator {
                 iteration: active.spec.iteration,
                 trees: Vec::new(),
             });
-            // Nobody else asks where they are.
+            // Only this ranking needs the links.
             if self.config.banding.ranking == Ranking::Crux && job.iteration.is_some() {
                 job.trees.push(self.wires_of(active, &mut wires));
             }
@@ -95,7 +95,7 @@ impl Coordinator {
         });
         let mut numbers: Vec<usize> =
             hosts.chain(switches).map(|(wire, rate_bps)| wires.number(wire, rate_bps)).collect();
-        // A host may have several workers, whose shares it sums itself or sends one after the other.
+        // A host may have several workers, whose contributions it sums itself or sends one after the other.
         numbers.sort_unstable();
         numbers.dedup();
         numbers
@@ -106,7 +106,7 @@ impl Coordinator {
         let Some(active) = self.active.get(&job).filter(|active| active.phase == Phase::Running) else {
             return;
         };
-        // A controller may have had bands before it was started anew, and have none now.
+        // A controller may have had bands before it was restarted, and have none now.
         let band = active.band.unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.banded = true;

@@ -143,7 +143,7 @@ impl Coordinator {
                 Named::Active(job) => match self.active[&job].phase {
                     Phase::Installing => self.abandon(job, refused()),
                     Phase::Running => self.end(job, EndReason::Stopped { message: message.clone() }),
-                    Phase::Doomed | Phase::Closing { .. } => {}
+                    Phase::Aborted | Phase::Closing { .. } => {}
                 },
             }
         }

@@ -1,6 +1,6 @@
 //! Who may join what.
 
-use super::blame::Blamed;
+use super::rate_limiter::RateLimited;
 use super::{Coordinator, Named, SessionId, Stage};
 use crate::fleet::Fleet;
 use crate::jobs::{Forming, TreeName};
@@ -152,13 +152,13 @@ impl Coordinator {
                     self.place(now, formation);
                 }
             }
-            Err(refused) if refused.reason == Refusal::Credentials => self.blame(now, id, refused),
+            Err(refused) if refused.reason == Refusal::Credentials => self.refuse_join(now, id, refused),
             Err(refused) => self.refuse(id, refused),
         }
     }
 
-    /// Refuses a join that shows no good token; those that come too fast from one address, without a word to anybody else.
-    fn blame(&mut self, now: Duration, id: SessionId, refused: Refused) {
+    /// Refuses a join without a valid token. Refusals beyond the rate limit of an address are not logged.
+    fn refuse_join(&mut self, now: Duration, id: SessionId, refused: Refused) {
         let Some(peer) = self.sessions.get(&id).map(|session| session.peer.ip()) else { return };
         let busy = |wait: Duration| {
             let message = format!(
@@ -168,10 +168,10 @@ impl Coordinator {
             );
             Refused::new(Refusal::Busy, message)
         };
-        match self.blame.refused(now, peer) {
-            Blamed::Told => self.refuse(id, refused),
-            Blamed::Begun(wait) => self.refuse(id, busy(wait)),
-            Blamed::Slowed(wait) => self.turn_away(id, busy(wait)),
+        match self.credential_limiter.refused(now, peer) {
+            RateLimited::Reported => self.refuse(id, refused),
+            RateLimited::LimitReached(wait) => self.refuse(id, busy(wait)),
+            RateLimited::Suppressed(wait) => self.turn_away(id, busy(wait)),
         }
     }
 
@@ -209,7 +209,7 @@ impl Coordinator {
             return Err(Refused::new(Refusal::Busy, message));
         }
 
-        // Nothing is refused from here on.
+        // No refusal after this point.
         let formation = match named {
             Some(Named::Forming(formation)) => formation,
             _ => {
@@ -253,7 +253,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What was said of a job beforehand.
+    /// How a job was declared.
     fn declared(&self, name: &JobName) -> Option<JobSpec> {
         self.jobs.get(name).filter(|job| job.declared).map(|job| job.spec)
     }
@@ -269,7 +269,7 @@ impl Coordinator {
         formation
     }
 
-    /// A worker that waits has gone: its rank is free again, and the last one closes the door.
+    /// A waiting worker has left: its rank is free again; when the last one leaves, the formation is removed.
     pub(super) fn leave_formation(&mut self, formation: u64, rank: u16) {
         let Some(job) = self.forming.get_mut(&formation) else { return };
         job.members.remove(&rank);

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Coordinator {
-    /// Takes up what was kept: jobs that ran go on, their workers are awaited; what was half done is undone.
+    /// Restores what was kept: jobs that ran continue and wait for their workers; incomplete changes are undone.
     pub(super) fn restore(&mut self, kept: Kept) {
         self.fleet.raise_epoch(kept.epoch_next);
         self.tenants = kept.tenants;
@@ -158,7 +158,7 @@ impl Coordinator {
         });
     }
 
-    /// A job came to nothing before it began. One that nobody knew is not remembered for that.
+    /// A job ended before it began. One that was not known before is not remembered.
     pub(super) fn remember_failure(&mut self, name: &JobName, why: &str) {
         if self.jobs.contains_key(name) {
             self.remember(name, |job| job.last = Some(why.to_owned()));

@@ -1,4 +1,4 @@
-//! What becomes of a job whose members have all joined.
+//! The life of a job after all its members have joined.
 
 use super::{Coordinator, Loss, Named, Output, SessionId, Stage};
 use crate::driver::DriverError;
@@ -167,7 +167,7 @@ impl Coordinator {
         self.reband();
         let band = self.active.get(&job).and_then(|active| active.band);
         for (rank, id) in members {
-            self.sessions.get_mut(&id).expect("members have sessions").heard = now;
+            self.sessions.get_mut(&id).expect("members have sessions").last_received = now;
             let (at, _) = placement.plan.workers()[usize::from(rank)];
             let info = self.fleet.info(placement.switches[at]);
             let udp_port = info.data.map_or(info.limits.udp_port, |data| data.port());
@@ -202,7 +202,7 @@ impl Coordinator {
     pub(super) fn abandon(&mut self, job: u16, refused: Refused) {
         let Some(active) = self.active.get_mut(&job) else { return };
         if active.phase == Phase::Installing {
-            active.phase = Phase::Doomed;
+            active.phase = Phase::Aborted;
             let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
             self.names.remove(&name);
             self.keep_place(job);
@@ -223,7 +223,7 @@ impl Coordinator {
                 self.abandon(job, Refused::new(Refusal::PeersMissing, message));
             }
             Phase::Running => self.end(job, EndReason::PeerLost { rank, message }),
-            Phase::Doomed | Phase::Closing { .. } => {}
+            Phase::Aborted | Phase::Closing { .. } => {}
         }
     }
 
@@ -251,7 +251,7 @@ impl Coordinator {
         self.dismiss(id);
     }
 
-    /// Ends a running job: members that are left are told, the name is free, the place is withdrawn.
+    /// Ends a running job: notifies the remaining members, frees the name, withdraws the place.
     pub(super) fn end(&mut self, job: u16, reason: EndReason) {
         let Some(active) = self.active.get_mut(&job) else { return };
         let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
@@ -283,7 +283,7 @@ impl Coordinator {
         match self.active[&job].phase {
             Phase::Installing => self.abandon(job, super::shutting_down()),
             Phase::Running => self.end(job, EndReason::Shutdown),
-            Phase::Doomed | Phase::Closing { .. } => {}
+            Phase::Aborted | Phase::Closing { .. } => {}
         }
     }
 
@@ -343,7 +343,7 @@ impl Coordinator {
     }
 }
 
-/// How a shortage is told to those who asked.
+/// The refusal that reports a shortage to the requester.
 fn shortage(short: &Shortage) -> Refused {
     let reason = match short {
         Shortage::Slots { .. } => Refusal::Slots,

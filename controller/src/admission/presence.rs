@@ -1,4 +1,4 @@
-//! Members whose sessions break and go on in others.
+//! Members whose sessions break and resume on another connection.
 
 use super::{Coordinator, Loss, SessionId, Stage};
 use crate::jobs::{EndReason, JobEvent, Phase, Presence};
@@ -37,7 +37,7 @@ impl Coordinator {
         }
     }
 
-    /// A new session says that it goes on with an old one.
+    /// A new session asks to resume an old one.
     pub(super) fn resume(&mut self, now: Duration, id: SessionId, resume: &Resume) {
         match self.try_resume(resume) {
             Ok(before) => self.attach(now, id, resume, before),
@@ -45,7 +45,7 @@ impl Coordinator {
         }
     }
 
-    /// How the member stood before.
+    /// The member's state before.
     fn try_resume(&self, resume: &Resume) -> Result<Presence, Refused> {
         let Resume { version, job, epoch, key, rank } = *resume;
         if version != netfold_wire::VERSION {
@@ -73,7 +73,7 @@ impl Coordinator {
         let session = self.sessions.get_mut(&id).expect("the session that resumes is open");
         session.stage = Stage::Active { job, rank };
         session.endpoint = Some(endpoint);
-        session.heard = now;
+        session.last_received = now;
         let peer = session.peer.ip();
         self.count_greeting(peer);
         self.endpoints.insert(endpoint);
@@ -84,11 +84,11 @@ impl Coordinator {
         self.log(JobEvent::Back { name, rank });
     }
 
-    /// Ends a job none of whose workers is here any more, in favour of workers who come anew under its name.
+    /// Ends a job none of whose workers has a session any more, in favour of new workers that join under its name.
     pub(super) fn replace_abandoned(&mut self, name: &crate::jobs::TreeName) {
         let Some(super::Named::Active(job)) = self.names.get(name).copied() else { return };
         let active = &self.active[&job];
-        // After a restart all are away at first.
+        // After a restart all members are away at first.
         if active.phase == Phase::Running
             && self.now > self.config.resume
             && active.members.values().all(|presence| presence.session().is_none())

@@ -2,7 +2,7 @@
 //!
 //! A job whose ranks can go on by themselves for a while loses its place as it would with its switch; the ranks finish what is under
 //! way among themselves, from the chunk at which each stream stood, and join again at once. What they are given then is bounded by what
-//! the policy has left them. The job never stops, and what it held is given to nobody before the switches have let go of it.
+//! the policy has left them. The job never stops, and what it held is given to no other job before the switches have released it.
 
 use super::Coordinator;
 use crate::jobs::{Active, EndReason, Phase, TreeName};
@@ -90,7 +90,7 @@ impl Coordinator {
         let name = forming.name.clone();
         let now = self.now;
         self.shares.forget(now.saturating_sub(RETURN.max(self.config.settle)));
-        // Who had to make room itself takes what is left, or two jobs would drive each other in and out.
+        // A job that had to make room itself takes what is left, or two jobs would displace each other in turn.
         if self.config.sharing == Sharing::Static || self.shares.moved.contains_key(&name) {
             return false;
         }
@@ -195,7 +195,7 @@ impl Coordinator {
         }
     }
 
-    /// Has it looked for slots that jobs could grow into, now and then.
+    /// Schedules the periodic search for slots that jobs could grow into.
     pub(super) fn watch_shares(&mut self) {
         if self.config.sharing == Sharing::Elastic && !self.shares.armed {
             self.shares.armed = true;
@@ -203,7 +203,7 @@ impl Coordinator {
         }
     }
 
-    /// Lets jobs grow into slots that nobody has.
+    /// Lets jobs grow into free slots.
     pub(super) fn grow(&mut self) {
         self.shares.armed = false;
         if self.shut_down || self.active.is_empty() {
@@ -245,7 +245,7 @@ impl Coordinator {
                 let held = standing.iter().find(|standing| standing.demand.job == moved.job);
                 held.is_none_or(|held| moved.slots.is_none_or(|slots| slots <= held.range.slots()))
             };
-            // What is given up at one switch of a tree may be of no use to anybody at another.
+            // Slots that are given up at one switch of a tree may be of no use to any job at another.
             let all_alone = standing.iter().all(|standing| one_switch(&standing.demand.job));
             if moves.iter().any(gives) && !all_alone {
                 continue;

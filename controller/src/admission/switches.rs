@@ -68,7 +68,7 @@ impl Coordinator {
                     let message = format!("{message}: join again");
                     self.abandon(job, Refused::new(Refusal::Unavailable, message));
                 }
-                Phase::Doomed | Phase::Closing { .. } => {}
+                Phase::Aborted | Phase::Closing { .. } => {}
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whose jobs they are, and how much each may have.
+//! The tenants that own jobs, and how much each may have.
 
 use super::Coordinator;
 use crate::jobs::TreeName;
@@ -20,7 +20,7 @@ impl Coordinator {
         if self.is_proven(tenant, (!token.is_empty()).then(|| TokenHash::of(token)).as_ref()) {
             Ok(tenant.clone())
         } else {
-            // Which of the two is wrong is nobody's business.
+            // Which of the two is wrong is not disclosed.
             refuse("no such tenant, or not its token: ask the controller's administrator for both")
         }
     }

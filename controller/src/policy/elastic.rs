@@ -79,7 +79,7 @@ impl Share {
     }
 }
 
-/// Who has to go where for a range to be free.
+/// The moves that make a range free.
 struct Clearing {
     moves: Vec<(JobId, Range)>,
     /// The smallest share that is left to one of them.
@@ -135,7 +135,7 @@ impl Elastic {
         later
     }
 
-    /// Gives slots to those who wait, and has slots freed for them. Returns whether the last has some, or will.
+    /// Gives slots to waiting jobs, and orders others to free slots for them. Returns whether the last has some, or will.
     fn serve(&mut self, now_ms: u64) -> bool {
         let mut later = self.later();
         let mut still = VecDeque::new();
@@ -143,7 +143,7 @@ impl Elastic {
         while let Some(demand) = self.waiting.pop_front() {
             served = true;
             let Demand { job, wanted, least, .. } = demand;
-            // Nobody overtakes: an earlier one that still waits may be waiting for just these.
+            // No job overtakes: an earlier one that still waits may be waiting for these slots.
             if still.is_empty()
                 && let Some(range) = self.arena.largest(wanted, least)
             {
@@ -189,7 +189,7 @@ impl Elastic {
     /// How a range is cleared: every job in it shrinks out of it, or moves elsewhere. `None` when it cannot be.
     fn clearing(&self, range: Range, later: &Arena, may: &impl Fn(Share) -> bool) -> Option<Clearing> {
         let mut clearing = Clearing { moves: Vec::new(), smallest: None };
-        // What nobody has, and nobody will: where jobs may move to.
+        // Slots that are neither held nor promised: jobs may move there.
         let mut free = self.arena.clone();
         free.take_all(later);
         free.take(range);
@@ -225,7 +225,7 @@ impl Elastic {
             }
             clearing.moves.push((*id, to));
         }
-        // What is still not free is promised to somebody who waits.
+        // What is still not free is promised to a waiting job.
         left.is_free(range).then_some(clearing)
     }
 

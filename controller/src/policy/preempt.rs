@@ -1,4 +1,4 @@
-//! Priorities: who is more important takes the slots of who is less.
+//! Priorities: a job of higher priority takes the slots of jobs of lower priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +9,13 @@ use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range}
 ///
 /// For the largest size that can be had, of all ranges the one is cleared that holds jobs of the lowest priority, then the fewest
 /// jobs, then the fewest slots beyond it. A job that was displaced, and has come back, is not displaced again before the guard
-/// time is over: two priorities cannot drive a job in and out.
+/// time is over: so two priorities cannot displace a job repeatedly.
 #[derive(Debug)]
 pub struct Preempt {
     arena: Arena,
     guard_ms: u64,
     jobs: BTreeMap<JobId, Job>,
-    /// Slots that nobody can be driven out of.
+    /// Slots whose holders cannot be displaced.
     blocked: Vec<Range>,
     /// When a job was displaced last.
     displaced: BTreeMap<JobId, u64>,
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Preempt {
-    /// Over so many slots; nobody is displaced twice within the guard time, in milliseconds.
+    /// Over so many slots; no job is displaced twice within the guard time, in milliseconds.
     pub fn new(slots: u32, guard_ms: u64) -> Self {
         Self {
             arena: Arena::new(slots),
@@ -81,7 +81,7 @@ impl Preempt {
         None
     }
 
-    /// A job uses its range no more: what of it nobody waits for is free.
+    /// A job no longer uses its range: the part that no job waits for becomes free.
     fn vacate(&mut self, id: JobId, range: Range) {
         self.arena.release(range);
         let mut started = Vec::new();
@@ -96,7 +96,7 @@ impl Preempt {
                 }
             }
         }
-        // Who is still in a range that somebody waits for has not given it up.
+        // A job that is still in a range that another waits for has not given it up.
         for job in self.jobs.values().filter(|job| matches!(job.state, State::Leaves(_))) {
             self.arena.take(job.range);
         }

@@ -1,6 +1,6 @@
 //! Policies over slots that are in use: who is to give up how much, so that one more job fits, and who may have more.
 //!
-//! These are functions of what stands. A control plane that keeps its own account of slots asks them when it is short, takes the
+//! These are functions of the current allocation. A control plane that keeps its own account of slots asks them when it is short, takes the
 //! slots away from the jobs that they name, and grants what they say; between two questions it need not keep a policy.
 
 use super::{Answer, Demand, Denied, JobId, Order, Policy, Range};
@@ -71,7 +71,7 @@ pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> R
     Err(none(policy))
 }
 
-/// Who is to have another number of slots at a switch at which nobody waits, by an empty policy over its slots. What some are to
+/// The jobs whose number of slots is to change at a switch at which no job waits, by an empty policy over its slots. What some are to
 /// have more, others may have to give up first: then only these are named.
 pub fn growth(policy: &mut dyn Policy, standing: &[Standing]) -> Vec<Move> {
     take_over(policy, standing);

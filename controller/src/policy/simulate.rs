@@ -1,11 +1,11 @@
 //! Compares policies: the same jobs come to one switch under each of them.
 //!
-//! A discrete-event simulation in virtual time, from a seed. Jobs come at random (Poisson), want `2^5` to `2^9` slots, and can do with
-//! a quarter, at which they are as fast as on their hosts. A job has work for an exponentially distributed time at the slots that it wants; with fewer it is slower in
-//! proportion, since the rate of a window is its slots over the round trip. A job without slots runs on its hosts at
-//! [`Scenario::beside`] of the speed: the whole time, if it was refused for good, or displaced and finds none. Jobs carry orders out
-//! at their next boundary, after at most [`Scenario::boundary_ms`]. Who was refused asks again when slots have become free, until
-//! it has run out of patience.
+//! A discrete-event simulation in virtual time, from a seed. Jobs arrive at random (Poisson), want `2^5` to `2^9` slots, and can do
+//! with a quarter, at which they are as fast as on their hosts. A job has work for an exponentially distributed time at the slots that
+//! it wants; with fewer it is slower in proportion, since the rate of a window is its slots over the round trip. A job without slots
+//! runs on its hosts at [`Scenario::beside`] of the speed: the whole time, if it was refused for good, or displaced and finds none.
+//! Jobs carry orders out at their next boundary, after at most [`Scenario::boundary_ms`]. A refused job asks again when slots have
+//! become free, until [`Scenario::patience_ms`] have passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub struct Scenario {
     pub beside: f64,
     /// Most time until a job is at a boundary, in milliseconds.
     pub boundary_ms: u64,
-    /// How long a job goes on asking, in milliseconds.
+    /// How long a refused job keeps asking, in milliseconds.
     pub patience_ms: u64,
 }
 
@@ -71,13 +71,13 @@ pub struct Outcome {
     pub resized: u32,
 }
 
-/// Runs a scenario under a policy that nobody has slots of.
+/// Runs a scenario under a policy none of whose slots are taken.
 ///
 /// Determinism: the same scenario and policy give the same outcome.
 ///
 /// # Panics
 ///
-/// When the policy gives slots that are somebody else's, or other than asked for.
+/// When the policy gives slots that another job holds, or a number that was not asked for.
 pub fn run(policy: &mut dyn Policy, scenario: &Scenario) -> Outcome {
     let mut simulation = Simulation::new(policy, scenario);
     while let Some((at, _, event)) = simulation.events.pop_first() {
@@ -296,9 +296,9 @@ impl<'a> Simulation<'a> {
         self.ask_again();
     }
 
-    /// Slots may have become free: who was refused asks again, the oldest first.
+    /// Slots may have become free: refused jobs ask again, the oldest first.
     fn ask_again(&mut self) {
-        // Who wants no less, and is no more important, than one who was refused just now need not ask.
+        // A job that wants no less and has no higher priority than one that was just refused need not ask.
         let mut refused: Vec<(u32, u8)> = Vec::new();
         for job in self.present.clone() {
             let Demand { least, priority, .. } = self.jobs[job].demand;
@@ -328,13 +328,13 @@ impl<'a> Simulation<'a> {
         self.check();
     }
 
-    /// Nobody has another's slots, and everybody those that the policy says.
+    /// No two jobs share slots, and every job has those that the policy reports.
     fn check(&self) {
         let mut taken = super::Arena::new(self.policy.capacity());
         let mut known: BTreeMap<usize, u32> = BTreeMap::new();
         for holding in self.policy.holdings() {
             if let Some(range) = holding.range {
-                assert!(taken.is_free(range), "slots {range} are somebody else's");
+                assert!(taken.is_free(range), "slots {range} belong to another job");
                 taken.take(range);
                 known.insert(holding.job.0 as usize, range.slots());
             }

@@ -1,11 +1,11 @@
-//! Best effort: who finds no slots runs elsewhere until there are some.
+//! Best effort: a job that finds no slots runs elsewhere until there are some.
 
 use std::collections::BTreeMap;
 
 use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range};
 
 /// Static partitions with a second home: a job that finds no slots runs on a software switch, or on its hosts, and is called
-/// back, the oldest first, when slots are free. Nobody gives up slots before its end.
+/// back, the oldest first, when slots are free. No job gives up slots before its end.
 #[derive(Debug)]
 pub struct Spill {
     arena: Arena,
@@ -20,7 +20,7 @@ pub struct Spill {
 #[derive(Debug)]
 struct Job {
     demand: Demand,
-    /// Who came first.
+    /// Order of arrival.
     arrival: u64,
     place: Place,
 }
@@ -61,7 +61,7 @@ impl Spill {
         elsewhere.sort_unstable();
         for (_, id) in elsewhere {
             let Some(job) = self.jobs.get_mut(&id) else { continue };
-            // One that fits before an older one that does not: whoever is here delays nobody who is elsewhere.
+            // A job that fits may start before an older one that does not: this delays no job that runs elsewhere.
             if let Some(range) = self.arena.largest(job.demand.wanted, job.demand.least) {
                 self.arena.take(range);
                 job.place = Place::Called(range);

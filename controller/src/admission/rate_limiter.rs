@@ -1,31 +1,31 @@
-//! Who shows wrong tokens too often.
+//! Limits how often an address may present wrong tokens.
 //!
 //! Each source address has a bucket of [`BURST`] refusals that fills at one every [`REFILL`]. While it is empty, joins from there
-//! without good credentials are told to come later, and nobody else hears of them. Whoever shows a tenant's own token is let in
-//! all the same, so that one program's mistake is not another's: tokens are too long to be found by trying.
+//! without valid credentials are refused with the time after which to retry, and are not logged. A join with a tenant's own token
+//! is admitted all the same, so that one program's mistake does not affect another: tokens are too long to be guessed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// Refusals in a row before an address is slowed down: a host full of workers with the same mistake.
+/// Refusals in a row before an address is rate-limited: a host full of workers with the same mistake.
 const BURST: u32 = 32;
 
-/// Time for one more.
+/// Time until one more refusal is allowed.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// Addresses that are remembered; of more, those are forgotten whose buckets fill first.
+/// Addresses that are remembered; beyond that, those whose buckets fill first are forgotten.
 const SOURCES_MAX: usize = 4096;
 
-/// What becomes of a refusal.
+/// How a refusal is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Blamed {
-    /// It is told as it is.
-    Told,
-    /// It is the first of too many, which those who watch should know. Another one may come after so long.
-    Begun(Duration),
-    /// Too many: nobody need know. Another one may come after so long.
-    Slowed(Duration),
+pub(super) enum RateLimited {
+    /// With its own reason.
+    Reported,
+    /// As busy and logged, because it is the first beyond the limit. The next is allowed after this time.
+    LimitReached(Duration),
+    /// As busy and not logged. The next is allowed after this time.
+    Suppressed(Duration),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,13 +38,13 @@ struct Bucket {
 
 /// The buckets of all addresses that are not full.
 #[derive(Debug, Default)]
-pub(super) struct Blame {
+pub(super) struct RateLimiter {
     buckets: BTreeMap<IpAddr, Bucket>,
 }
 
-impl Blame {
+impl RateLimiter {
     /// A join from `peer` is refused at `now` for its credentials.
-    pub(super) fn refused(&mut self, now: Duration, peer: IpAddr) -> Blamed {
+    pub(super) fn refused(&mut self, now: Duration, peer: IpAddr) -> RateLimited {
         let source = source(peer);
         if !self.buckets.contains_key(&source) {
             self.make_room(now);
@@ -54,10 +54,10 @@ impl Blame {
         let wait = (full - now).saturating_sub(REFILL * BURST);
         if wait.is_zero() {
             *bucket = Bucket { full, empty: false };
-            return Blamed::Told;
+            return RateLimited::Reported;
         }
         let before = std::mem::replace(&mut bucket.empty, true);
-        if before { Blamed::Slowed(wait) } else { Blamed::Begun(wait) }
+        if before { RateLimited::Suppressed(wait) } else { RateLimited::LimitReached(wait) }
     }
 
     fn make_room(&mut self, now: Duration) {
@@ -73,7 +73,7 @@ impl Blame {
     }
 }
 
-/// Who is behind an address: of IPv6, whoever has the network of 64 bits, and with it all its addresses.
+/// The source that an address counts for: of IPv6 the 64-bit network, since its owner has all its addresses.
 fn source(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -91,45 +91,45 @@ mod tests {
 
     #[test]
     fn a_bucket_empties_and_fills_again() {
-        let mut blame = Blame::default();
+        let mut limiter = RateLimiter::default();
         let now = Duration::from_secs(100);
         for _ in 0..BURST {
-            assert_eq!(blame.refused(now, ip(1)), Blamed::Told);
+            assert_eq!(limiter.refused(now, ip(1)), RateLimited::Reported);
         }
-        assert_eq!(blame.refused(now, ip(1)), Blamed::Begun(REFILL));
-        assert_eq!(blame.refused(now + REFILL / 2, ip(1)), Blamed::Slowed(REFILL / 2));
-        assert_eq!(blame.refused(now, ip(2)), Blamed::Told, "another address");
-        assert_eq!(blame.refused(now + REFILL, ip(1)), Blamed::Told, "one more by now");
-        assert_eq!(blame.refused(now + REFILL, ip(1)), Blamed::Begun(REFILL));
+        assert_eq!(limiter.refused(now, ip(1)), RateLimited::LimitReached(REFILL));
+        assert_eq!(limiter.refused(now + REFILL / 2, ip(1)), RateLimited::Suppressed(REFILL / 2));
+        assert_eq!(limiter.refused(now, ip(2)), RateLimited::Reported, "another address");
+        assert_eq!(limiter.refused(now + REFILL, ip(1)), RateLimited::Reported, "one more by now");
+        assert_eq!(limiter.refused(now + REFILL, ip(1)), RateLimited::LimitReached(REFILL));
         let later = now + REFILL * (BURST + 1);
-        assert!((0..BURST).all(|_| blame.refused(later, ip(1)) == Blamed::Told));
+        assert!((0..BURST).all(|_| limiter.refused(later, ip(1)) == RateLimited::Reported));
     }
 
     #[test]
     fn networks_of_64_bits_are_one_source_and_mapped_addresses_their_own() {
-        let mut blame = Blame::default();
+        let mut limiter = RateLimiter::default();
         let now = Duration::ZERO;
         for number in 0..u128::from(BURST) {
             let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | number);
-            assert_eq!(blame.refused(now, address.into()), Blamed::Told);
+            assert_eq!(limiter.refused(now, address.into()), RateLimited::Reported);
         }
         let more = Ipv6Addr::from_bits(0x2001_0db8 << 96 | 0xffff);
-        assert!(matches!(blame.refused(now, more.into()), Blamed::Begun(_)));
+        assert!(matches!(limiter.refused(now, more.into()), RateLimited::LimitReached(_)));
         let other = Ipv6Addr::from_bits(0x2001_0db9 << 96);
-        assert_eq!(blame.refused(now, other.into()), Blamed::Told);
+        assert_eq!(limiter.refused(now, other.into()), RateLimited::Reported);
         let mapped = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped();
-        assert_eq!(blame.refused(now, mapped.into()), Blamed::Told);
+        assert_eq!(limiter.refused(now, mapped.into()), RateLimited::Reported);
     }
 
     #[test]
-    fn memory_is_bounded_and_the_worst_are_remembered() {
-        let mut blame = Blame::default();
+    fn memory_is_bounded_and_the_most_limited_sources_are_remembered() {
+        let mut limiter = RateLimiter::default();
         let now = Duration::ZERO;
-        while blame.refused(now, ip(0)) == Blamed::Told {}
+        while limiter.refused(now, ip(0)) == RateLimited::Reported {}
         for number in 1..10 * SOURCES_MAX as u32 {
-            blame.refused(now, ip(number));
-            assert!(blame.buckets.len() <= SOURCES_MAX);
+            limiter.refused(now, ip(number));
+            assert!(limiter.buckets.len() <= SOURCES_MAX);
         }
-        assert!(matches!(blame.refused(now, ip(0)), Blamed::Slowed(_)));
+        assert!(matches!(limiter.refused(now, ip(0)), RateLimited::Suppressed(_)));
     }
 }
