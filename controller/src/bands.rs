@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// Most jobs that are ranked by GPU intensity at once: the time that it takes grows with the square. Others have the last band.
 pub const RANKED_MAX: usize = 256;
 
-/// What the orders are drawn from in which levels are looked for: the same jobs have the same levels.
+/// Seed of the random orders in which levels are searched: the same jobs have the same levels.
 const SEED: u64 = 0x6372_7578;
 
 /// By what some jobs come before others.
@@ -127,7 +127,7 @@ pub struct Banding {
 }
 
 impl Default for Banding {
-    /// All classes for everybody, and no DSCP.
+    /// All classes for every job, and no DSCP.
     fn default() -> Self {
         let link_bps = 100_000_000_000;
         Self { ranking: Ranking::Alike, bands: Bands::default(), dscp: Dscp::NONE, link_bps }
@@ -181,8 +181,8 @@ fn by_intensity(jobs: &[Contender], rates_bps: &[u64], levels: usize) -> Vec<usi
     found
 }
 
-/// Of the links of each job's trees those that count, numbered anew, with their rates: such as several jobs use, and the slowest of each
-/// tree. A large job has thousands of links that nobody else uses.
+/// The relevant links of each job's trees, renumbered, with their rates: those that several jobs use, and the slowest of each
+/// tree. A large job has thousands of links that no other job uses.
 fn essential(jobs: &[&Contender], rates_bps: &[u64]) -> (Vec<Vec<Vec<usize>>>, Vec<u64>) {
     let rate = |link: usize| rates_bps.get(link).copied().unwrap_or(u64::MAX);
     let mut users: Vec<(usize, bool)> = vec![(usize::MAX, false); rates_bps.len()];

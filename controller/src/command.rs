@@ -22,14 +22,14 @@ pub enum Command {
     },
     /// Removes a tenant that has no job here.
     RemoveTenant(String),
-    /// Says beforehand what a job's workers must agree on. Others who join under the name are refused.
+    /// Declares in advance what a job's workers must agree on. Workers that join under the name with other parameters are refused.
     DeclareJob {
         /// The job.
         name: JobName,
         /// What its workers must agree on.
         spec: JobSpec,
     },
-    /// Ends a job that forms or runs: its workers lose their place, and are told why.
+    /// Ends a job that forms or runs: its workers lose their place, and are sent the reason.
     EndJob {
         /// The job.
         name: JobName,
@@ -79,7 +79,7 @@ pub enum CommandError {
     Gone,
 }
 
-/// Somebody who has shown a tenant's token.
+/// A caller's proof that it holds a tenant's token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
     /// The tenant.

@@ -1,4 +1,4 @@
-//! The seam to a switch: what the control plane asks of whatever forwards the packets.
+//! The interface to a switch: what the control plane asks of the device that forwards the packets.
 //!
 //! An in-process software switch implements [`SwitchDriver`], and so do the clients of P4Runtime and BF Runtime in
 //! `netfold-southbound`: entries and groups follow P4Runtime's shapes, and every call may block and may fail.
@@ -39,7 +39,7 @@ pub trait SwitchDriver: Send {
     /// The switch's capacity; the same at every call.
     fn limits(&self) -> Limits;
 
-    /// How the switch folds lanes; the same at every call. Words unless told otherwise.
+    /// How the switch folds lanes; the same at every call. Words by default.
     fn numerics(&self) -> Numerics {
         Numerics::Word
     }
@@ -84,7 +84,7 @@ pub trait SwitchDriver: Send {
 
     /// Moves both sets of the slots `first_slot .. first_slot + slots` forward to chunk number `chunk`, and learns
     /// what they hold then: a slot whose chunk is newer than `chunk` in serial order stays as it is. No job is
-    /// admitted to these slots. Lost packets are the driver's to send again; repeating does no harm.
+    /// admitted to these slots. The driver retransmits lost packets; repeating does no harm.
     ///
     /// Returns the newest chunk number stored: that whose distance `stored.wrapping_sub(chunk)` is greatest. By
     /// serial order it is at most 2^31.
@@ -96,8 +96,8 @@ pub trait SwitchDriver: Send {
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError>;
 }
 
-/// Something that a switch holds for the control plane, in the words of [`SwitchDriver`]: what a control plane that
-/// starts anew says that runs there.
+/// An object that a switch holds for the control plane, in the terms of [`SwitchDriver`]: what a restarted control plane
+/// reports as installed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Held {
     /// What [`SwitchDriver::bind_port`] has bound.
@@ -153,7 +153,7 @@ pub enum DriverError {
         /// The number asked for.
         chunk: u32,
     },
-    /// The switch is gone or does not answer.
+    /// The switch is unreachable or does not answer.
     #[error("the switch does not answer: check that it is running")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),
 }

@@ -14,16 +14,16 @@ use std::sync::Arc;
 pub enum Task {
     /// Give a tree of a job its place.
     Install(Arc<Placement>),
-    /// Know that a tree has its place, and these ranks have been retired: the switches are told by who starts them.
+    /// Record that a tree is installed, and that these ranks are retired: the driver's starter tells the switches.
     Adopt {
         /// The place.
         placement: Arc<Placement>,
         /// First chunk number of the stream.
         first_chunk: u32,
-        /// Ranks that have left in peace.
+        /// Ranks that have left gracefully.
         left: Vec<u16>,
     },
-    /// Take away one member that has left a running job in peace.
+    /// Remove one member that has left a running job gracefully.
     Retire {
         /// Job number.
         job: u16,
@@ -106,7 +106,7 @@ impl Drivers for Picked<'_> {
 }
 
 impl Executor {
-    /// An executor for switches that hold nothing of ours but what it will be told to adopt, in the order of the fleet.
+    /// An executor for switches, in the order of the fleet, that hold nothing of ours except what later [`Task::Adopt`]s name.
     pub fn new(drivers: Vec<Box<dyn SwitchDriver>>) -> Self {
         Self { drivers, ledgers: BTreeMap::new() }
     }

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// A switch, as the control plane is told of it.
+/// A switch, as described to the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchInfo {
     /// Its name, unique in the fleet.
@@ -101,7 +101,7 @@ pub struct Loads<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NoRoute {
-    /// As workers are told it.
+    /// As it is sent to workers.
     pub reason: Refusal,
     /// Why, and what to do.
     pub message: String,
@@ -219,7 +219,7 @@ impl Placement {
     }
 }
 
-/// The ranges of slots that a placement holds: whoever has them gives them back.
+/// The ranges of slots that a placement holds: their owner must return them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ranges(Vec<SlotRange>);
 
@@ -295,7 +295,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The switches of a control plane, all up and empty. Job keys are drawn from `keys`, which nobody else may predict.
+    /// The switches of a control plane, all up and empty. Job keys are drawn from `keys`, which must be unpredictable.
     pub fn new(switches: Vec<SwitchInfo>, route: Box<dyn Route>, epoch_floor: u32, keys: StdRng) -> Self {
         let switch = |info: SwitchInfo| Switch {
             slots: SlotAllocator::new(info.limits.slots),
@@ -353,7 +353,7 @@ impl Fleet {
         self.switches.is_empty()
     }
 
-    /// What was told of a switch.
+    /// The description of a switch.
     pub fn info(&self, switch: usize) -> &SwitchInfo {
         &self.switches[switch].info
     }

@@ -1,4 +1,4 @@
-//! Netfold's control plane: whose job may use which slots of which switches, under which number, epoch and key.
+//! Netfold's control plane: which job may use which slots of which switches, under which number, epoch and key.
 //!
 //! Workers open a TCP session to the control port and ask to join a job; when every rank has, the job is given a tree of
 //! switches and a partition of their slots, and its members are admitted. The messages are [`netfold_control`]. A control
@@ -16,18 +16,18 @@
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
 //! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
 //! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
-//! | [`record`] | what is kept over a restart, and the seam to whatever keeps it | serde |
-//! | [`view`], [`command`] | what people see, and what they ask for | serde |
-//! | [`executor`], [`driver`] | makes it so on the switches; the seam to other kinds of switches | the pipeline's entries |
+//! | [`record`] | what is kept over a restart, and the interface to its storage | serde |
+//! | [`view`], [`command`] | views for operators, and the commands that they issue | serde |
+//! | [`executor`], [`driver`] | carries decisions out on the switches; the interface to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
 //! | [`plane`] | which switches a control port admits to, and how they are driven | topology, drivers |
 //! | [`switch_status`] | what drivers report of their switches | tokio |
 //!
 //! Drivers for switches over P4Runtime and BF Runtime are in `netfold-southbound`.
 //!
-//! [`admission::Coordinator`] emits [`executor::Task`]s and is told their [`executor::Outcome`]s, so that a slow
+//! [`admission::Coordinator`] emits [`executor::Task`]s and receives their [`executor::Outcome`]s, so that a slow
 //! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. What is to be kept comes out of
-//! it, too, as [`record::Change`]s, and is durable before anybody is told of it.
+//! it, too, as [`record::Change`]s, and is durable before any event about it is sent.
 //!
 //! # Example
 //!
@@ -51,7 +51,7 @@
 //! A switch's own control port keeps nothing: epochs stay unique because their floor comes from the caller, see
 //! [`admission::Config::epoch_floor`], and the switch is emptied by its end. With [`admission::Config::controller`] and a
 //! [`record::Store`], tenants, jobs, places and the next epoch are kept. After a restart, places of jobs that ran are taken
-//! up again and their workers resume their sessions; what was half done is undone; drivers are told what switches are to hold,
+//! up again and their workers resume their sessions; what was half done is undone; drivers receive what switches are to hold,
 //! and remove the rest. Slots need no care, since every job starts behind an ADVANCE.
 #![forbid(unsafe_code)]
 

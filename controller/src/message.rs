@@ -93,7 +93,7 @@ impl Lines {
     /// The next whole line without its newline, if there is one.
     ///
     /// # Errors
-    /// [`Refused`] when the line is longer than [`LINE_LEN_MAX`], or the greeting of a TLS client, for which nobody need wait; the
+    /// [`Refused`] when the line is longer than [`LINE_LEN_MAX`], or the greeting of a TLS client, which is not waited for; the
     /// session must end.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, Refused> {
         if self.bytes.first() == Some(&TLS_HANDSHAKE) {

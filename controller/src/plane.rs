@@ -29,8 +29,8 @@ pub struct KnownSwitch {
     pub boot: Option<String>,
 }
 
-/// Is given what is known of each switch, and where to tell what becomes of them. Until a switch is told to be up it counts as
-/// down.
+/// Receives what is known of each switch, and the channel on which drivers report its status. Until a switch is reported up it
+/// counts as down.
 pub type StartDrivers = Box<
     dyn FnOnce(
             Vec<KnownSwitch>,

@@ -214,7 +214,7 @@ impl Chosen {
 ///
 /// # Errors
 ///
-/// [`RouteError`] when there is none: [`RouteError::refusal`] is the reason as workers are told it.
+/// [`RouteError`] when there is none: [`RouteError::refusal`] is the reason that is sent to workers.
 ///
 /// # Panics
 ///
@@ -331,7 +331,7 @@ impl<'a> Search<'a> {
         self.numerics == Numerics::Wide
     }
 
-    /// Why a switch can be no part of the tree, whoever is below it.
+    /// Why a switch can be no part of the tree, independently of its children.
     fn unfit(&self, switch: SwitchId) -> Option<Unfit> {
         let state = self.state(switch);
         match state.standing {

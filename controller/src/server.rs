@@ -8,15 +8,15 @@
 //!
 //! Every queue is bounded: what a session may leave unread (`OUTBOX_LINES`), lines on their way to the hub
 //! (`INPUTS`; sessions wait in turn), tasks for the switch (by the number of jobs and members). A line has
-//! [`LINE_LEN_MAX`](netfold_control::LINE_LEN_MAX) bytes at most. Sessions above the limit are told so and closed,
+//! [`LINE_LEN_MAX`](netfold_control::LINE_LEN_MAX) bytes at most. Sessions above the limit receive a refusal and are closed,
 //! or only closed when even that would cost too much. With TLS, 256 handshakes may be under way, of 5 seconds each; they count as no
 //! sessions.
 
 mod accept;
 mod control;
-mod guests;
 mod hub;
 mod occurrence;
+mod pending;
 mod session;
 mod stand_in;
 
@@ -129,7 +129,7 @@ impl Server {
         self
     }
 
-    /// Has sessions begin with a TLS handshake. Workers that speak in plain text are told so and turned away.
+    /// Has sessions begin with a TLS handshake. Workers that connect in plain text receive a refusal and are closed.
     #[must_use]
     pub fn encrypted(mut self, acceptor: TlsAcceptor) -> Self {
         self.tls = Some(acceptor);
@@ -153,7 +153,7 @@ impl Server {
         let count = switches.len();
         let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
         let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
-        let (notices, heard) = switch_status::channel();
+        let (notices, statuses) = switch_status::channel();
         let known = coordinator.holdings().into_iter().zip(coordinator.boots());
         let known: Vec<KnownSwitch> = known.map(|(held, boot)| KnownSwitch { held, boot }).collect();
         let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
@@ -171,7 +171,7 @@ impl Server {
             tls: self.tls,
         };
         drop(self.control.asks);
-        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, heard, shutdown).await
+        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, statuses, shutdown).await
     }
 
     /// Serves on a thread of its own until the handle is shut down or dropped.
@@ -188,7 +188,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let (local_addr, control) = (self.local_addr, self.control());
         let shutdown = async {
-            // A handle that is gone means the same.
+            // A dropped handle means the same.
             let _ = stopped.await;
         };
         let thread = std::thread::Builder::new()
@@ -242,7 +242,7 @@ impl ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        // Whoever wants to know calls `shutdown`.
+        // A caller that needs the result calls `shutdown`.
         let _ = self.stop_and_join();
     }
 }

@@ -3,7 +3,7 @@
 
 use bitvec::vec::BitVec;
 
-/// A range of slots held by one job. It cannot be copied: whoever holds it owns the slots until it is freed.
+/// A range of slots held by one job. It cannot be copied: its holder owns the slots until it is freed.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SlotRange {
     first: u32,

@@ -1,4 +1,4 @@
-//! What drivers tell the hub of their switches.
+//! Status of switches that drivers report to the hub.
 
 use std::net::SocketAddr;
 use tokio::sync::mpsc;
@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 pub struct SwitchUp {
     /// It has lost all that its slots held, so jobs there lose their place.
     pub fresh: bool,
-    /// Where its packets go, if it says so.
+    /// Where its packets go, if it reports that.
     pub data: Option<SocketAddr>,
-    /// Which start of it this is, if it says so.
+    /// Which start of it this is, if it reports that.
     pub boot: Option<String>,
 }
 
@@ -23,8 +23,8 @@ pub(crate) enum SwitchStatus {
     Packets { switch: usize, packets: Vec<(String, u64)> },
 }
 
-/// Tells a control plane what becomes of its switches; clones are the same. Calls never wait: a driver has little to tell, as often as
-/// it compares what its switch holds at most.
+/// Reports the status of switches to a control plane; clones are the same. Calls never wait: a driver reports at most as often as
+/// it compares what its switch holds.
 #[derive(Debug, Clone)]
 pub struct SwitchStatusSender(mpsc::UnboundedSender<SwitchStatus>);
 
@@ -36,26 +36,26 @@ pub(crate) fn channel() -> (SwitchStatusSender, mpsc::UnboundedReceiver<SwitchSt
 impl SwitchStatusSender {
     /// The switch can be used.
     pub fn up(&self, switch: usize, up: SwitchUp) {
-        self.tell(SwitchStatus::Up { switch, up });
+        self.report(SwitchStatus::Up { switch, up });
     }
 
     /// The switch cannot be used.
     pub fn down(&self, switch: usize, reason: impl Into<String>) {
-        self.tell(SwitchStatus::Down { switch, reason: reason.into() });
+        self.report(SwitchStatus::Down { switch, reason: reason.into() });
     }
 
     /// The switch held something else than it was given, and was put right.
     pub fn repaired(&self, switch: usize, message: impl Into<String>) {
-        self.tell(SwitchStatus::Repaired { switch, message: message.into() });
+        self.report(SwitchStatus::Repaired { switch, message: message.into() });
     }
 
     /// Packets by what became of them, by name.
     pub fn packets(&self, switch: usize, packets: Vec<(String, u64)>) {
-        self.tell(SwitchStatus::Packets { switch, packets });
+        self.report(SwitchStatus::Packets { switch, packets });
     }
 
-    fn tell(&self, notice: SwitchStatus) {
-        // A control plane that is gone wants to know nothing.
+    fn report(&self, notice: SwitchStatus) {
+        // The send fails if the control plane has ended, which is harmless.
         let _ = self.0.send(notice);
     }
 }

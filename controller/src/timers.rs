@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a deadline is about. A deadline may outlive its object; whoever takes it checks.
+/// What a deadline is about. A deadline may outlive its object; the caller that takes it must check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// Signs of life are due to every session.
+    /// Heartbeats are due to every session.
     Heartbeat,
     /// A session may have been silent for too long.
     Lease(crate::jobs::SessionId),
@@ -18,7 +18,7 @@ pub(crate) enum Timer {
     Away(u16),
     /// A switch may have been down for too long.
     Switch(usize),
-    /// Jobs may grow into slots that nobody has.
+    /// Jobs may grow into free slots.
     Share,
 }
 

@@ -58,9 +58,9 @@ pub const ADDRESSES_MAX: usize = 64;
 pub const FILE_LEN_MAX: usize = 32 << 20;
 /// Longest name of a switch or a host, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
-/// Port by which bmv2 and Tofino exchange packets with the controller, unless told otherwise.
+/// Port by which bmv2 and Tofino exchange packets with the controller by default.
 pub const CPU_PORT: u16 = 510;
-/// Rate of a link of which nothing is said, in bits a second.
+/// Rate of a link for which the topology gives none, in bits a second.
 pub const RATE_DEFAULT: u64 = 100_000_000_000;
 
 macro_rules! number {
@@ -101,7 +101,7 @@ number!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Hosts are attached to it; it folds them and nobody else's folds.
+    /// Hosts are attached to it; it folds only their contributions, and no other switch's results.
     Leaf,
     /// It folds other switches; no host is attached to it. Switches above spines have this role too.
     Spine,
@@ -181,7 +181,7 @@ pub struct Switch {
     pub data: Option<SocketAddr>,
     /// Its Ethernet address; see [`Switch::ethernet_address`].
     pub mac: Option<Mac>,
-    /// Port by which the controller's own packets come in; nobody else's.
+    /// Port by which the controller's own packets come in, and no others.
     pub cpu_port: u16,
     /// Most slots to use of it; all that its program has when absent.
     pub slots: Option<u32>,

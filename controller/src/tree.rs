@@ -1,4 +1,4 @@
-//! A job's tree of switches: who folds whom, and what each switch must know for it.
+//! A job's tree of switches: which switch folds which members, and what each switch needs for it.
 //!
 //! [`Plan::new`] works out, without any I/O, what a job needs at every switch of its tree: the node and its children as the
 //! pipeline's tables take them, the multicast groups, the peers of the ports. [`install`] carries a plan out on the
@@ -320,7 +320,7 @@ impl Plan {
         &self.workers
     }
 
-    /// What a worker is told, once the plan is installed.
+    /// What is sent to a worker, once the plan is installed.
     ///
     /// # Panics
     ///

@@ -120,7 +120,7 @@ impl fmt::Display for Ranks<'_> {
 }
 
 impl RouteError {
-    /// The reason as workers are told it.
+    /// The reason that is sent to workers.
     pub const fn refusal(&self) -> Refusal {
         match self {
             Self::Workers(_) => Refusal::Argument,

@@ -1,4 +1,4 @@
-//! Which path each packet of a flow takes: sans-IO machines that a sender asks before each packet, and tells what came of it.
+//! Which path each packet of a flow takes: sans-IO machines that a sender queries before each packet, and informs of its outcome.
 //!
 //! A sender does not know paths. It puts an *entropy value* into each packet, such as a UDP source port ([`port`]), and switches hash
 //! it; packets with the same value go the same way for as long as nothing fails. A [`Spray`] gives values from `0..count` and learns which
@@ -32,7 +32,7 @@ pub const EXPLORED: u32 = 16;
 /// The most penalty of a value.
 pub const PENALTY_MAX: u8 = 15;
 
-/// What came of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It was acknowledged without a mark.
@@ -41,7 +41,7 @@ pub enum Fate {
     Marked,
     /// It came without its data, or the receiver says that it is missing.
     Trimmed,
-    /// Nothing was heard of it.
+    /// Neither an acknowledgement nor a report of its loss was received.
     TimedOut,
 }
 
@@ -67,7 +67,7 @@ pub trait Spray {
     /// The entropy value of the next packet.
     fn next(&mut self, now_ns: u64) -> u16;
 
-    /// What came of a packet with that value. Values that were never given are no mistake.
+    /// Records the outcome of a packet with that value. Values that were never given are no mistake.
     fn told(&mut self, now_ns: u64, value: u16, fate: Fate);
 }
 
@@ -208,7 +208,7 @@ impl Cache {
 /// Recycles values: a packet that came through unmarked says that its way is free.
 ///
 /// After a time-out only values that are known to have come through are used for [`FROZEN_NS`], since packets that were dropped by a full
-/// queue would have been trimmed, and been heard of: something failed. This needs switches that trim.
+/// queue would have been trimmed, and reported by the receiver: a link or switch has failed. This needs switches that trim.
 #[derive(Debug)]
 pub struct Reps {
     walk: Oblivious,

@@ -138,7 +138,7 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
-    /// Random jobs: whoever has the lower number is more important.
+    /// Random jobs: the job with the lower number is more important.
     fn drawn(jobs: usize, rng: &mut StdRng) -> Vec<Edge> {
         let pairs = (0..jobs).flat_map(|before| (before + 1..jobs).map(move |after| (before, after)));
         let pairs: Vec<_> = pairs.filter(|_| rng.random_bool(0.5)).collect();

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 /// Pause after an error that will not pass by itself at once, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Hands on what `accept` yields until nobody takes it any more. Errors of single connections are passed over; other
+/// Forwards what `accept` yields until the receiver is dropped. Errors of single connections are passed over; other
 /// errors are waited out, since closing other sessions cures them.
 pub(super) async fn run<T>(mut accept: impl AsyncFnMut() -> io::Result<T>, accepted: mpsc::Sender<T>) {
     loop {

@@ -44,7 +44,7 @@ impl Control {
         self.ask(|answer| Ask::Job(name, answer)).await
     }
 
-    /// Whether somebody may act for a tenant: it exists, and the token is its own.
+    /// Whether a caller may act for a tenant: it exists, and the token is its own.
     ///
     /// # Errors
     /// [`CommandError::Gone`] when it does not serve any more.

@@ -1,9 +1,9 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
 use super::control::Ask;
-use super::guests::{self, Guest};
 use super::occurrence::occurrence;
-use super::session::{self, Ear, Said};
+use super::pending::{self, PendingConnection};
+use super::session::{self, InputChannel, SessionInput};
 use super::{Hook, ServerError, accept};
 use crate::admission::{Config, Coordinator, Loss, Output, SessionId};
 use crate::executor::{Outcome, Task};
@@ -30,13 +30,13 @@ const OUTBOX_LINES: usize = 16;
 /// Lines on their way from the sessions to the hub.
 const INPUTS: usize = 64;
 
-/// Connections beyond the limit of sessions that are told so, or have not finished closing.
+/// Connections beyond the limit of sessions that are being refused, or have not finished closing.
 const SPARE_CONNECTIONS: usize = 64;
 
 /// How long a shutdown waits for the switch, and again for the sessions to take their last lines.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-type Input = (SessionId, Said);
+type Input = (SessionId, SessionInput);
 
 /// What a hub works with.
 pub(super) struct Parts {
@@ -121,7 +121,7 @@ impl Hub {
         let (sender, connections) = mpsc::channel(1);
         tokio::spawn(accept::run(async move || listener.accept().await, sender));
         let (sender, mut accepted) = mpsc::channel(1);
-        tokio::spawn(guests::run(connections, self.tls.take(), sender));
+        tokio::spawn(pending::run(connections, self.tls.take(), sender));
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
         // No lease is judged before this.
@@ -130,15 +130,15 @@ impl Hub {
             let deadline = self.coordinator.next_deadline().map(|at| (self.started + at).max(patience));
             tokio::select! {
                 () = &mut shutdown => break,
-                Some((id, said)) = self.inputs_queue.recv() => self.hear(id, said),
+                Some((id, input)) = self.inputs_queue.recv() => self.handle_input(id, input),
                 outcome = outcomes.recv() => self.finish_task(outcome)?,
-                Some(guest) = accepted.recv() => self.open(guest),
+                Some(connection) = accepted.recv() => self.open(connection),
                 Some(notice) = notices.recv() => self.note(notice),
                 Some(ask) = self.asks.recv() => self.answer(ask)?,
                 () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => {
                     let now = Instant::now();
                     if now - turn > self.heartbeat * 2 {
-                        // The process was stopped or starved: read first what the workers said meanwhile.
+                        // The process was stopped or starved: read first what the workers sent meanwhile.
                         patience = now + self.heartbeat / 2;
                     } else {
                         self.coordinator.handle_timeout(now - self.started);
@@ -156,12 +156,12 @@ impl Hub {
         self.started.elapsed()
     }
 
-    fn hear(&mut self, id: SessionId, said: Said) {
-        match said {
-            Said::Line(Ok(request)) => self.coordinator.request(self.now(), id, request),
-            Said::Line(Err(refused)) => self.coordinator.refuse(id, refused),
-            Said::Closed => self.coordinator.close(self.now(), id, Loss::Closed),
-            Said::Slow => self.coordinator.close(self.now(), id, Loss::Slow),
+    fn handle_input(&mut self, id: SessionId, input: SessionInput) {
+        match input {
+            SessionInput::Line(Ok(request)) => self.coordinator.request(self.now(), id, request),
+            SessionInput::Line(Err(refused)) => self.coordinator.refuse(id, refused),
+            SessionInput::Closed => self.coordinator.close(self.now(), id, Loss::Closed),
+            SessionInput::Slow => self.coordinator.close(self.now(), id, Loss::Slow),
         }
     }
 
@@ -177,7 +177,7 @@ impl Hub {
         }
     }
 
-    /// Answers somebody, after what they asked for is durable. Whoever has gone meanwhile is not told.
+    /// Answers a request, after its changes are durable. The answer is discarded if the requester has been dropped meanwhile.
     fn answer(&mut self, ask: Ask) -> Result<(), ServerError> {
         match ask {
             Ask::Snapshot(scope, answer) => drop(answer.send(self.snapshot(scope))),
@@ -203,11 +203,11 @@ impl Hub {
         snapshot
     }
 
-    fn open(&mut self, Guest { stream, peer }: Guest) {
+    fn open(&mut self, PendingConnection { stream, peer }: PendingConnection) {
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else { return };
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
         let opened = self.coordinator.open(self.now(), peer);
-        let ear = match opened {
+        let channel = match opened {
             Ok(id) => {
                 self.outboxes.insert(id, outbox);
                 Some((id, self.inputs.clone()))
@@ -219,7 +219,7 @@ impl Hub {
             }
         };
         tokio::spawn(async move {
-            session::run(stream, lines, Ear(ear)).await;
+            session::run(stream, lines, InputChannel(channel)).await;
             drop(permit);
         });
     }
@@ -277,7 +277,7 @@ impl Hub {
         (self.hook)(event);
         self.occurred += 1;
         let at_ms = self.unix_ms + self.now().as_millis() as u64;
-        // Nobody need be watching.
+        // There may be no watchers.
         let _ = self.occurrences.send(Arc::new(occurrence(self.occurred, at_ms, event)));
     }
 

@@ -36,7 +36,7 @@ pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrenc
         }
         JobEvent::Left { name, rank } => {
             (seen.kind, seen.job) = ("member_left", job(name));
-            seen.message = format!("rank {rank} of job '{name}' has left in peace");
+            seen.message = format!("rank {rank} of job '{name}' has left gracefully");
         }
         JobEvent::Away { name, rank } => {
             (seen.kind, seen.job) = ("member_away", job(name));

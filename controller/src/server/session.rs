@@ -20,9 +20,9 @@ const LINGER_BYTES_MAX: usize = 1 << 16;
 /// Bytes read at once.
 const READ_BYTES: usize = 1024;
 
-/// What a session hears.
+/// What a session receives.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum SessionInput {
     /// A line: a request, or why it is none.
     Line(Result<SessionRequest, Refused>),
     /// The peer closed or broke the connection.
@@ -31,27 +31,27 @@ pub(super) enum Said {
     Slow,
 }
 
-/// Where what a session hears goes to, under the name that the hub has for the session. Of a session that is only to be
-/// turned away, nobody hears anything.
-pub(super) struct Ear<I>(pub(super) Option<(I, mpsc::Sender<(I, Said)>)>);
+/// The channel for a session's input, with the hub's id of the session. Without a channel the input is discarded: the session is
+/// only to be refused.
+pub(super) struct InputChannel<I>(pub(super) Option<(I, mpsc::Sender<(I, SessionInput)>)>);
 
-impl<I: Copy> Ear<I> {
-    async fn hear(&self, said: Said) {
+impl<I: Copy> InputChannel<I> {
+    async fn send(&self, input: SessionInput) {
         if let Self(Some((session, inputs))) = self {
-            // Without a hub there is nobody to tell.
-            let _ = inputs.send((*session, said)).await;
+            // The send fails if the hub has ended, which is harmless.
+            let _ = inputs.send((*session, input)).await;
         }
     }
 }
 
 /// Serves a session until the hub drops the sender of `outbox`, then delivers what is left in it and closes.
 ///
-/// All that the peer says goes to `ear`, which may make it wait. After the first line that is none, or the end of the
-/// connection, the peer is not read any more.
+/// All input goes to `channel`, which may apply back-pressure. After the first line that is not a request, or the end of the
+/// connection, nothing more is read.
 pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
     stream: S,
     mut outbox: mpsc::Receiver<Vec<u8>>,
-    ear: Ear<I>,
+    channel: InputChannel<I>,
 ) {
     let (mut read, mut write) = tokio::io::split(stream);
     let mut lines = Lines::default();
@@ -66,17 +66,17 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
                 if writing && !matches!(timeout(WRITE_TIMEOUT, write.write_all(&line)).await, Ok(Ok(()))) {
                     writing = false;
                     reading = false;
-                    ear.hear(Said::Slow).await;
+                    channel.send(SessionInput::Slow).await;
                 }
             }
             count = read.read(&mut bytes), if reading => match count {
                 Ok(count) if count > 0 => {
                     lines.push(&bytes[..count]);
-                    reading = pass_on(&mut lines, &ear).await;
+                    reading = pass_on(&mut lines, &channel).await;
                 }
                 _ => {
                     reading = false;
-                    ear.hear(Said::Closed).await;
+                    channel.send(SessionInput::Closed).await;
                 }
             },
         }
@@ -88,15 +88,15 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
 }
 
 /// Passes on all whole lines; returns whether the session may go on.
-async fn pass_on<I: Copy>(lines: &mut Lines, ear: &Ear<I>) -> bool {
+async fn pass_on<I: Copy>(lines: &mut Lines, channel: &InputChannel<I>) -> bool {
     loop {
-        let said = match lines.next_line() {
+        let input = match lines.next_line() {
             Ok(None) => return true,
             Ok(Some(line)) => decode(&line),
             Err(refused) => Err(refused),
         };
-        let is_request = said.is_ok();
-        ear.hear(Said::Line(said)).await;
+        let is_request = input.is_ok();
+        channel.send(SessionInput::Line(input)).await;
         if !is_request {
             return false;
         }
@@ -127,22 +127,22 @@ mod tests {
             .block_on(future)
     }
 
-    type Inputs = mpsc::Receiver<((), Said)>;
+    type Inputs = mpsc::Receiver<((), SessionInput)>;
 
     /// Runs a session against `peer`, which gets its end of the connection, the sender of the outbox and what the
-    /// session hears; returns what it has not taken of that.
+    /// session receives; returns the inputs that `peer` has not taken.
     fn session(
         buffer: usize,
         peer: impl AsyncFnOnce(tokio::io::DuplexStream, mpsc::Sender<Vec<u8>>, &mut Inputs),
-    ) -> Vec<Said> {
+    ) -> Vec<SessionInput> {
         block_on(async {
             let (near, far) = tokio::io::duplex(buffer);
             let (outbox, lines) = mpsc::channel(4);
-            let (inputs, mut heard) = mpsc::channel(4);
-            tokio::join!(run(near, lines, Ear(Some(((), inputs)))), peer(far, outbox, &mut heard));
+            let (sender, mut inputs) = mpsc::channel(4);
+            tokio::join!(run(near, lines, InputChannel(Some(((), sender)))), peer(far, outbox, &mut inputs));
             let mut rest = Vec::new();
-            while let Some(((), said)) = heard.recv().await {
-                rest.push(said);
+            while let Some(((), input)) = inputs.recv().await {
+                rest.push(input);
             }
             rest
         })
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn lines_in_pieces_are_requests() {
-        let rest = session(64, async |mut far, outbox, heard| {
+        let rest = session(64, async |mut far, outbox, inputs| {
             for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
                 far.write_all(piece).await.unwrap();
             }
-            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(SessionRequest::Alive {})));
-            assert_eq!(heard.recv().await.unwrap().1, Said::Line(Ok(SessionRequest::Leave {})));
+            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Line(Ok(SessionRequest::Alive {})));
+            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Line(Ok(SessionRequest::Leave {})));
             drop(outbox);
         });
         assert_eq!(rest, []);
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn nothing_is_read_after_garbage_and_the_answer_arrives() {
-        let rest = session(1 << 20, async |mut far, outbox, heard| {
+        let rest = session(1 << 20, async |mut far, outbox, inputs| {
             let mut garbage = vec![b'x'; 5000];
             garbage.extend_from_slice(b"\n{\"type\":\"alive\"}\n");
             far.write_all(&garbage).await.unwrap();
-            let ((), said) = heard.recv().await.unwrap();
-            assert!(matches!(said, Said::Line(Err(refused)) if refused.reason == Refusal::Protocol));
+            let ((), input) = inputs.recv().await.unwrap();
+            assert!(matches!(input, SessionInput::Line(Err(refused)) if refused.reason == Refusal::Protocol));
             outbox.send(b"go away\n".to_vec()).await.unwrap();
             drop(outbox);
             let mut answer = String::new();
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_does_not_read_is_slow() {
-        let rest = session(16, async |far, outbox, heard| {
+        let rest = session(16, async |far, outbox, inputs| {
             outbox.send(vec![b'x'; 64]).await.unwrap();
-            assert_eq!(heard.recv().await.unwrap().1, Said::Slow);
+            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Slow);
             drop(outbox);
             drop(far);
         });
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_never_closes_is_closed() {
-        let rest = session(16, async |mut far, outbox, heard| {
+        let rest = session(16, async |mut far, outbox, inputs| {
             drop(outbox);
-            assert_eq!(heard.recv().await, None, "the session is over");
+            assert_eq!(inputs.recv().await, None, "the session is over");
             assert!(far.write_all(b"x").await.is_err());
         });
         assert_eq!(rest, []);

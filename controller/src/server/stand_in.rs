@@ -1,4 +1,4 @@
-//! A control plane without workers and switches, behind the same handle: for whatever serves people and programs, and its
+//! A control plane without workers and switches, behind the same handle: for servers of operators and programs, and their
 //! tests.
 
 use super::control::{ASKS, Ask, Control, OCCURRENCES};
@@ -17,10 +17,10 @@ pub trait StandIn: Send {
     /// One job, if there is such a one.
     fn job(&self, name: &JobName) -> Option<JobView>;
 
-    /// Whether somebody may act for a tenant.
+    /// Whether a caller may act for a tenant.
     fn verify(&self, proof: &Proof) -> bool;
 
-    /// Carries a command out; what happened is told to watchers, in order.
+    /// Carries a command out; watchers receive the resulting events, in order.
     ///
     /// # Errors
     /// [`CommandError`]; nothing has changed.
@@ -28,14 +28,14 @@ pub trait StandIn: Send {
 }
 
 impl Control {
-    /// A handle to a stand-in, and the task that answers for it until the last handle is gone.
+    /// A handle to a stand-in, and the task that answers for it until the last handle is dropped.
     pub fn of(mut plane: impl StandIn + 'static) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (asks, mut asked) = mpsc::channel(ASKS);
         let (occurrences, _) = broadcast::channel(OCCURRENCES);
-        let told = occurrences.clone();
+        let watchers = occurrences.clone();
         let task = async move {
             while let Some(ask) = asked.recv().await {
-                // Whoever asked may have gone.
+                // The requester may have been dropped.
                 match ask {
                     Ask::Snapshot(scope, answer) => drop(answer.send(plane.snapshot(scope))),
                     Ask::Job(name, answer) => drop(answer.send(plane.job(&name))),
@@ -43,7 +43,7 @@ impl Control {
                     Ask::Execute(command, answer) => {
                         let outcome = plane.execute(command).map(|happened| {
                             for occurrence in happened {
-                                let _ = told.send(Arc::new(occurrence));
+                                let _ = watchers.send(Arc::new(occurrence));
                             }
                         });
                         let _ = answer.send(outcome);

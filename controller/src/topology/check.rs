@@ -205,7 +205,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A port is there where it must be, and nobody else's.
+    /// A port is given where it must be, and is used only once.
     fn port(&mut self, element: &Element, id: SwitchId, port: Option<u16>, key: &'static str) -> Checked {
         let switch = self.switch(element, id)?;
         let Some(port) = port else {

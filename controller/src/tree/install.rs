@@ -133,8 +133,8 @@ fn holdings(plan: &Plan) -> Vec<Done> {
 type Failure = (usize, Step, DriverError);
 
 impl Installed {
-    /// What the switches hold for a plan that was installed earlier, by whoever knew its first chunk number. Members that have
-    /// been retired since are told by rank.
+    /// What the switches hold for a plan that was installed earlier, with the first chunk number of that time. `retired` lists
+    /// the ranks of members retired since.
     pub fn assume(plan: &Plan, first_chunk: u32, retired: &[u16]) -> Self {
         let mut done = holdings(plan);
         for rank in retired {

@@ -32,7 +32,7 @@ pub struct BfrtProgram {
     pub context: Vec<u8>,
     /// `tofino.bin`.
     pub binary: Vec<u8>,
-    /// Name of the pipeline in the program; `pipe` unless told otherwise there.
+    /// Name of the pipeline in the program; `pipe` unless set otherwise.
     pub pipeline: String,
     /// The pipes that it runs in.
     pub pipes: Vec<u32>,
@@ -117,18 +117,18 @@ impl BfrtDriver {
     /// Makes changes; if one fails, those that take them back, as far as they can be made.
     fn change(&mut self, change: Vec<Update>, back: Vec<Update>) -> Result<(), DriverError> {
         self.clear_debris()?;
-        // What is to go and is not there is gone.
+        // Deleting an entry that does not exist is no error.
         let Err(error) = self.client.write(change, Some(Code::NotFound)) else { return Ok(()) };
         let removals = |update: &Update| update.r#type == UpdateType::Delete as i32;
         let (removals, restored): (Vec<_>, Vec<_>) = back.into_iter().partition(removals);
         self.debris = removals;
-        // Whatever of this fails too, the caller hears of the first.
+        // If the roll-back fails too, the caller still receives the first error.
         let _ = self.clear_debris();
         let _ = self.client.write(restored, None);
         Err(refused(error))
     }
 
-    /// The updates that make a group with its nodes and addresses what is said, from whatever is there.
+    /// The updates that bring a group, its nodes and addresses from their present state to the desired one.
     fn group_updates(
         &self,
         group: u16,

@@ -12,7 +12,7 @@ use netfold_controller::driver::DriverError;
 /// ADVANCE packets on their way at once. Below the depth of the shortest egress queue we know: 64 packets, in bmv2.
 const WINDOW: usize = 32;
 
-/// First wait for an answer; it doubles with each packet sent again.
+/// First retransmission timeout; it doubles with each retransmission.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Times that one packet is sent before its slot counts as silent.

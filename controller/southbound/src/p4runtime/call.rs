@@ -124,7 +124,7 @@ pub(super) const fn path(rpc: Rpc) -> &'static str {
 impl Remote {
     /// Connects, again and again until `connect_within` is over.
     ///
-    /// What TLS has against the connection does not pass by waiting, and is told at once.
+    /// A TLS error does not go away with time, so it is returned at once.
     pub(super) async fn connect(reach: Reach<'_>) -> Result<Self, P4RuntimeError> {
         let endpoint = reach.endpoint()?;
         let deadline = tokio::time::Instant::now() + reach.connect_within;

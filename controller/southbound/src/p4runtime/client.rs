@@ -17,7 +17,7 @@ use super::stream::Stream;
 use super::tls;
 use netfold_controller::topology::Tls;
 
-/// Election id unless told otherwise: above those that the usual shells take (2^64).
+/// Election id by default: above those that the usual shells take (2^64).
 pub const ELECTION_ID: u128 = 1 << 65;
 
 /// How a controller connects to a switch.
@@ -73,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`P4RuntimeError`], when nobody answers in time, TLS cannot be agreed on or another controller is in charge.
+    /// [`P4RuntimeError`], when no server answers in time, TLS cannot be agreed on or another controller is in charge.
     pub fn connect(address: &str, config: ClientConfig) -> Result<Self, P4RuntimeError> {
         if let Some(wanted) = &config.tls {
             tls::check(wanted, address).map_err(|source| P4RuntimeError::Tls {
@@ -107,7 +107,7 @@ impl Client {
         &self.shared.remote.switch
     }
 
-    /// Whether the switch has last said that we are in charge.
+    /// Whether we are primary, according to the switch's last arbitration update.
     pub fn is_primary(&self) -> bool {
         self.call(
             |shared| async move { Ok(shared.stream.lock().await.as_ref().is_some_and(Stream::is_primary)) },
@@ -115,7 +115,7 @@ impl Client {
         .unwrap_or(false)
     }
 
-    /// The version of P4Runtime that the switch says it follows.
+    /// The version of P4Runtime that the switch reports.
     ///
     /// # Errors
     ///
@@ -316,7 +316,7 @@ impl Executor {
     ) -> Result<T, P4RuntimeError> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.handle.spawn(async move {
-            // Nobody waits for it when the caller is gone.
+            // The send fails if the caller has given up, which is harmless.
             let _ = reply.send(call.await);
         });
         answer.recv().map_err(|_| P4RuntimeError::Thread {

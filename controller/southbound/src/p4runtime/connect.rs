@@ -122,7 +122,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
 ///
 /// # Errors
 ///
-/// [`ConnectError`]. Whether the switch is there is told by events.
+/// [`ConnectError`]. Whether the switch is reachable is reported by events.
 ///
 /// # Panics
 ///

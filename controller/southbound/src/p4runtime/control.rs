@@ -54,7 +54,7 @@ impl UdpControlPort {
     }
 }
 
-/// Shortest time that a socket can be told to wait.
+/// Shortest time-out that can be set on a socket.
 const WAIT_MIN: Duration = Duration::from_micros(100);
 
 impl ControlPort for UdpControlPort {
@@ -79,7 +79,7 @@ impl ControlPort for UdpControlPort {
     }
 }
 
-/// Whether an error is like a lost packet: no room, nothing there, nobody listening at the moment.
+/// Whether an error is like a lost packet: no room, host unreachable, or no listener at the moment.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -94,7 +94,7 @@ pub enum P4RuntimeError {
         #[source]
         source: std::io::Error,
     },
-    /// Nobody answers at the address.
+    /// No server answers at the address.
     #[error(
         "switch {switch} at {address} does not answer within {within:?}: check that it runs and listens there"
     )]

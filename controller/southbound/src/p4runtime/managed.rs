@@ -51,7 +51,7 @@ use keeper::Keeper;
 use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
 use netfold_controller::topology::Tls;
 
-/// Port by which bmv2, Tofino and the software switch exchange packets with a controller, unless told otherwise.
+/// Port by which bmv2, Tofino and the software switch exchange packets with a controller by default.
 pub const CPU_PORT: u16 = 510;
 
 /// A switch to be managed, and how.
@@ -64,7 +64,7 @@ pub struct ManagedConfig {
     pub tls: Option<Tls>,
     /// Device number of the switch, above 0.
     pub device_id: u64,
-    /// Election id, the upper half in the upper 64 bits: the controller with the greatest is in charge. Where nobody is and a
+    /// Election id, the upper half in the upper 64 bits: the controller with the greatest is primary. Where there is no primary and a
     /// greater id was there before, that plus one is bid.
     pub election_id: u128,
     /// How the switch gets to its peers.
@@ -131,7 +131,7 @@ impl ManagedConfig {
 pub struct Repaired {
     /// Entries, groups and ports that were missing.
     pub inserted: usize,
-    /// Entries, groups and ports of somebody else.
+    /// Entries, groups and ports of another controller.
     pub removed: usize,
     /// Entries and groups that were other than asked for.
     pub modified: usize,
@@ -148,7 +148,7 @@ impl Repaired {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwitchEvent {
-    /// The switch is as it should be, and takes calls as soon as this event was heard.
+    /// The switch is in its desired state, and takes calls as soon as the listener has received this event.
     Up {
         /// Whether it has lost what its slots held: every job that ran there is lost, and nothing that was asked for before
         /// is there.
@@ -265,12 +265,12 @@ pub struct Managed(Arc<Owner>);
 
 impl Managed {
     /// Starts to manage a switch, of which `held` says what was asked for by an earlier control plane and still is.
-    /// Returns at once; events are told on a thread of this switch's own, to a listener that must not wait for its switch.
+    /// Returns at once; a thread of this switch's own passes events to the listener, which must not wait for its switch.
     ///
     /// # Errors
     ///
     /// [`P4RuntimeError`] when the configuration makes no sense, a file that it names is of no use, `held` names peers that are
-    /// nowhere, or the system refuses a thread. Whether the switch is there is told by events.
+    /// nowhere, or the system refuses a thread. Whether the switch is reachable is reported by events.
     pub fn start(
         mut config: ManagedConfig,
         pipeline: Pipeline,

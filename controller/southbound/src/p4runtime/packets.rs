@@ -22,7 +22,7 @@ const INBOX_MAX: usize = 1024;
 /// Longest datagram that is sent: a header with room to spare.
 const DATAGRAM_LEN_MAX: usize = 256;
 
-/// Packets between the stream's task and whoever moves slots on. It outlives every connection.
+/// Packets between the stream's task and the caller that advances slots. It outlives every connection.
 #[derive(Debug, Default)]
 pub(super) struct PacketLine {
     inner: Mutex<Inner>,
@@ -46,7 +46,7 @@ impl PacketLine {
         *self.inner() = Inner { requests: Some(requests), inbox: VecDeque::new() };
     }
 
-    /// There is no stream; whoever waits for a packet is told.
+    /// There is no stream; a caller that waits for a packet is notified.
     pub(super) fn close(&self) {
         self.inner().requests = None;
         self.arrived.notify_all();

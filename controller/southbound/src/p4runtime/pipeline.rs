@@ -58,7 +58,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// [`PipelineError`], when the two do not belong together as far as that can be told.
+    /// [`PipelineError`], when the two do not belong together as far as that can be checked.
     pub fn new(
         profile: Profile,
         device_config: Vec<u8>,

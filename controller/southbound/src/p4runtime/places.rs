@@ -21,7 +21,7 @@ impl<F: Fn(SocketAddrV4) -> Option<Neighbour> + Send> Places for F {
 pub enum Attachment {
     /// Every peer is at a port that is known beforehand.
     Known(Box<dyn Places>),
-    /// The switch makes a port of every peer that it is told of, by the service `netfold.switch.v1.Ports` beside
+    /// The switch assigns a port to every peer that is announced through the service `netfold.switch.v1.Ports` beside
     /// P4Runtime: Netfold's own switch, whose links are UDP.
     Attached,
 }
@@ -33,7 +33,7 @@ pub struct Neighbourhood {
 }
 
 impl Neighbourhood {
-    /// Nobody yet.
+    /// Without peers.
     pub fn new() -> Self {
         Self::default()
     }

@@ -62,8 +62,8 @@ pub(super) struct Stream {
 impl Stream {
     /// Opens the stream and waits until we are primary.
     ///
-    /// A switch may not have noticed yet that whoever had the id before is gone, so one that is in use is tried again
-    /// for a while.
+    /// A switch may not have noticed yet that the previous owner of the id has disconnected, so an id that is in use is
+    /// retried for a while.
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
         let patience = Instant::now() + LINGER;
         loop {
@@ -100,8 +100,8 @@ impl Stream {
 
     fn begin(remote: &Remote, election_id: u128, line: Option<Arc<PacketLine>>) -> Self {
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let (told, standing) = watch::channel(Standing::Unknown);
-        tokio::spawn(attend(remote.clone(), receiver, told, line));
+        let (updates, standing) = watch::channel(Standing::Unknown);
+        tokio::spawn(attend(remote.clone(), receiver, updates, line));
         Self { device_id: remote.device_id, requests, standing, election_id }
     }
 
@@ -186,7 +186,7 @@ impl Stream {
                     highest_seen = highest;
                     break;
                 }
-                // Nobody is in charge: the id of whoever was last will do.
+                // There is no primary: the id of the last one is sufficient.
                 Standing::Vacant { highest } => {
                     highest_seen = highest;
                     self.election_id = self.election_id.max(highest);
@@ -218,17 +218,17 @@ async fn timely<T>(remote: &Remote, answer: impl Future<Output = T>) -> Result<T
 async fn attend(
     remote: Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
-    told: watch::Sender<Standing>,
+    updates: watch::Sender<Standing>,
     line: Option<Arc<PacketLine>>,
 ) {
-    let end = listen(&remote, receiver, &told, line).await;
-    told.send_replace(end);
+    let end = listen(&remote, receiver, &updates, line).await;
+    updates.send_replace(end);
 }
 
 async fn listen(
     remote: &Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
-    told: &watch::Sender<Standing>,
+    updates: &watch::Sender<Standing>,
     line: Option<Arc<PacketLine>>,
 ) -> Standing {
     let ended = |message: String| Standing::Ended { message, taken: false };
@@ -250,7 +250,9 @@ async fn listen(
     loop {
         match answers.message().await {
             Ok(Some(answer)) => match (answer.update, &line) {
-                (Some(StreamResponse::Arbitration(update)), _) => drop(told.send_replace(standing(&update))),
+                (Some(StreamResponse::Arbitration(update)), _) => {
+                    drop(updates.send_replace(standing(&update)))
+                }
                 (Some(StreamResponse::Packet(packet)), Some(line)) => line.arrive(packet.payload),
                 // Nothing else was asked for.
                 _ => {}

@@ -169,7 +169,7 @@ fn a_tofino_is_given_its_program_and_its_tables() {
 fn a_tofino_that_runs_the_program_is_not_given_it_again_but_emptied() {
     let fake = Fake::start(device());
     admit(&mut start(&fake, program()).unwrap());
-    // The stream of the first ends with it, which the fake may hear a moment later.
+    // The stream of the first ends with it, which the fake may detect a moment later.
     let begun = Instant::now();
     while fake.lock().subscribed.is_some() {
         assert!(begun.elapsed() < crate::rig::PATIENCE);

@@ -1,4 +1,4 @@
-//! A BF Runtime server without a switch, which checks every call as the SDE's does and remembers what it was told.
+//! A BF Runtime server without a switch, which checks every call as the SDE's does and records what it received.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

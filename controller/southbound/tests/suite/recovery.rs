@@ -101,7 +101,7 @@ fn what_is_taken_away_while_a_switch_is_out_of_reach_is_gone_when_it_is_back() {
     admit(&mut watched.switch, 2, [2, 3]);
     let both = raw.holding();
     assert_ne!(one, both);
-    // Nobody is where the switch was.
+    // There is no server at the switch's address.
     let other = Device::start();
     let nowhere = other.address();
     drop(other);

@@ -94,7 +94,7 @@ impl Drop for Device {
     }
 }
 
-/// A managed switch and what is heard of it.
+/// A managed switch and its events.
 pub(crate) struct Watched {
     pub(crate) switch: Managed,
     events: Receiver<SwitchEvent>,
@@ -121,7 +121,7 @@ impl Watched {
         Self { switch, events }
     }
 
-    /// The next event that a test wants to hear of; others are passed over.
+    /// The next event that a test waits for; others are skipped.
     pub(crate) fn wait<T>(&self, mut wanted: impl FnMut(&SwitchEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -160,7 +160,7 @@ impl Watched {
     }
 }
 
-/// Peer `number` of the tests; nobody is there.
+/// Peer `number` of the tests; nothing listens there.
 pub(crate) fn peer(number: u16) -> SocketAddr {
     ([127, 0, 1, 1], 30_000 + number).into()
 }
@@ -294,7 +294,7 @@ impl Raw {
         holding
     }
 
-    /// Writes under somebody's election id.
+    /// Writes with the given election id.
     pub(crate) fn write(&self, election_id: u128, updates: Vec<v1::Update>) -> Result<(), tonic::Status> {
         let election_id = Some(election_id.into());
         let request = v1::WriteRequest { device_id: 1, election_id, updates, ..Default::default() };

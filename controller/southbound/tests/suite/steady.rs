@@ -1,4 +1,4 @@
-//! A switch that stays, with and without somebody who meddles.
+//! A switch that stays reachable, with and without another client that changes its entries.
 
 use std::time::{Duration, Instant};
 
@@ -161,7 +161,7 @@ fn a_call_that_is_refused_half_way_leaves_nothing() {
     let before = raw.holding();
     let switch = &mut watched.switch;
     (2..4).for_each(|port| switch.bind_port(port, peer(port)).unwrap());
-    // Somebody else has the third of them.
+    // Another client holds the third of them.
     let new = entries(2, [2, 3]);
     let theirs = entries(2, [3, 4])[2].clone();
     raw.write(ELECTION, vec![raw.entry(UpdateType::Insert, &theirs)]).unwrap();
@@ -175,7 +175,7 @@ fn a_call_that_is_refused_half_way_leaves_nothing() {
     assert_eq!(raw.holding().entries, before.entries);
     switch.insert(&new).unwrap();
     assert_eq!(raw.holding().entries.len(), before.entries.len() + new.len());
-    // Twice is a mistake of ours, of which the switch hears nothing.
+    // A duplicate is the caller's mistake; no call is sent to the switch.
     let writes = switch.counts().writes;
     assert!(matches!(switch.insert(&new), Err(DriverError::Entry(_))));
     assert!(

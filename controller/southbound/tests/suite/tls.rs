@@ -103,7 +103,7 @@ fn a_switch_is_kept_over_tls_and_over_mutual_tls() {
     let (authority, clients) = (Authority::new("good"), Authority::new("good-clients"));
     let device = authority.switch(None);
     works(&device, authority.trusted());
-    // A certificate that nobody asks for does no harm.
+    // A certificate that the server does not request does no harm.
     works(&device, authority.known_by(&clients));
     works(&authority.switch(Some(&clients)), authority.known_by(&clients));
     let by_address = authority.switch_with(None, |params| {

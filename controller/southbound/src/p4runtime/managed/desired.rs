@@ -17,7 +17,7 @@ use netfold_controller::driver::{DriverError, Held};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) peer: SocketAddr,
-    /// Unknown until the switch has said which port it makes of the peer.
+    /// Unknown until the switch has reported the port that it assigned to the peer.
     pub(crate) at: Option<Neighbour>,
 }
 
@@ -54,7 +54,7 @@ impl Desired {
         desired
     }
 
-    /// Whether every port that is named has a peer, and every group's copies can be told apart.
+    /// Whether every port that is named has a peer, and every group's copies are distinguishable.
     pub(crate) fn check(&self) -> Result<(), DriverError> {
         let fields = self.entries.values().filter(|entry| entry.table == table_id(id::JOB));
         let fields = fields.flat_map(|entry| &entry.matches).filter(|field| field.field == id::key::PORT);
@@ -100,7 +100,7 @@ impl Desired {
         Ok(entry)
     }
 
-    /// Whether the copies of a group can be told apart: no instance is 0, stands twice or is another group's.
+    /// Whether the copies of a group are distinguishable: no instance is 0, stands twice or is another group's.
     pub(crate) fn check_group(&self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
         let others = || self.groups.iter().filter(|(other, _)| **other != group).flat_map(|(_, held)| held);
         for (index, replica) in replicas.iter().enumerate() {

@@ -33,10 +33,10 @@ use netfold_controller::driver::{DriverError, Limits};
 /// Comparisons in a row, each of which finds what the one before has left, before the switch counts as broken.
 const PASSES_MAX: usize = 4;
 
-/// Who hears of events.
+/// The listener that receives events.
 pub(super) type Listener = Box<dyn FnMut(SwitchEvent) + Send>;
 
-/// Everything of a managed switch that lives on its thread.
+/// The state of a managed switch that its thread owns.
 pub(super) struct Keeper {
     pub(super) config: ManagedConfig,
     pub(super) pipeline: Pipeline,
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
     calls: mpsc::UnboundedReceiver<Call>,
     listener: Listener,
     backoff: Backoff,
-    /// The reason that was told last.
+    /// The reason that was reported last.
     told_down: Option<String>,
     /// Groups whose last change failed. Some switches forget half of such a group and say that they have all of it.
     pub(super) doubtful: BTreeSet<u16>,
@@ -150,7 +150,7 @@ impl Keeper {
         Ok(Some(at))
     }
 
-    /// Goes on until the last handle is gone.
+    /// Runs until the last handle is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let connecting = connect(&self.config, &self.shared);
@@ -227,8 +227,8 @@ impl Keeper {
                     }
                 }
                 call = self.calls.recv() => {
-                    // Whoever drops the last handle stops this thread.
-                    let Some(call) = call else { return Err("nobody uses it".into()) };
+                    // Dropping the last handle stops this thread.
+                    let Some(call) = call else { return Err("its last handle was dropped".into()) };
                     self.answer(session, call).await?;
                 }
                 _ = resyncs.tick() => {
@@ -244,7 +244,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the switch what it should be, and tells.
+    /// Brings the switch into its desired state, and reports the result.
     async fn take_over(&mut self, session: &Session) -> Result<(), Failure> {
         let described = match self.config.attachment {
             Attachment::Attached => Description::of(&session.remote, &self.config.address).await?,
@@ -332,7 +332,7 @@ impl Keeper {
                     repaired.modified += modified;
                     return Ok(repaired);
                 }
-                // Somebody else has written meanwhile, or there was no room before others' entries were gone.
+                // Another controller has written meanwhile, or there was no room until others' entries were removed.
                 Err(error @ P4RuntimeError::Write { .. }) => {
                     self.doubtful.extend(groups);
                     last = Some(error);
@@ -381,7 +381,7 @@ impl Keeper {
             Err(Failure { error, lost }) => (Err(error), lost),
         };
         if let Some(reason) = &lost {
-            // The caller's next call must not be carried out on a switch of which nobody knows what it holds.
+            // The caller's next call must not be carried out on a switch whose contents are unknown.
             *self.shared.phase() = Phase::Down(reason.clone());
         }
         // The caller waits, unless it was killed.

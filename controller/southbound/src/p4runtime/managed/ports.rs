@@ -1,4 +1,4 @@
-//! A switch that makes a port of every peer that it is told of.
+//! A switch that assigns a port to every peer that the controller announces to it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -27,7 +27,7 @@ impl Session {
         if let Some(there) = &there {
             let same = match pipeline.is(there) {
                 Some(same) => same,
-                // Pushed by somebody who sets no cookies.
+                // Pushed by a controller that sets no cookies.
                 None => self
                     .remote
                     .pipeline(ResponseType::All)

@@ -19,14 +19,14 @@ use super::meaning::Circumstances;
 use super::{TlsError, load};
 use netfold_controller::topology::Tls;
 
-/// First bytes of a TLS alert: what a switch says to whoever does not speak TLS to it.
+/// First bytes of a TLS alert: what a switch sends to a client that does not use TLS.
 const ALERT: [u8; 2] = [0x15, 0x03];
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<TokioIo<Line>, BoxError>> + Send>>;
 
-/// What TLS has against a switch's connection, if it has something. It stands until the switch is heard, since connections are
-/// made anew before anybody asks why the last one broke.
+/// The TLS error of a switch's connection, if there is one. It is kept until the switch sends data, since the client reconnects
+/// before a caller asks why the last connection broke.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Fault(Arc<Mutex<Standing>>);
 
@@ -94,7 +94,7 @@ impl Connector {
 
     async fn open(mut self, uri: Uri) -> Result<Line, BoxError> {
         let fault = self.fault.clone();
-        let told = |error: TlsError| {
+        let record = |error: TlsError| {
             fault.set(Some(error.clone()));
             error
         };
@@ -102,13 +102,13 @@ impl Connector {
             let bytes = self.reach(uri).await?;
             return Ok(Line { bytes, watch: Watch::Plain(Vec::new()), fault, broken: None });
         };
-        let secured = load(&tls, &self.address).map_err(told)?;
+        let secured = load(&tls, &self.address).map_err(record)?;
         let bytes = self.reach(uri).await?;
-        // For whoever gives up waiting.
+        // Lets a caller whose wait times out report an unfinished handshake.
         fault.set_shaking(true);
         let circumstances = Circumstances::of(&secured);
         let shaken = TlsConnector::from(secured.config).connect(secured.name, bytes).await;
-        let bytes = Box::new(shaken.map_err(|error| told(circumstances.of_handshake(error)))?);
+        let bytes = Box::new(shaken.map_err(|error| record(circumstances.of_handshake(error)))?);
         fault.set_shaking(false);
         Ok(Line { bytes, watch: Watch::Secured(Box::new(circumstances)), fault, broken: None })
     }
@@ -144,7 +144,7 @@ enum Watch {
     Over,
 }
 
-/// A connection that notes what TLS has against it before anybody else sees that it fails.
+/// A connection that records its TLS error before a caller sees the failure.
 pub(in super::super) struct Line {
     bytes: Box<dyn Bytes>,
     watch: Watch,
@@ -173,8 +173,8 @@ impl Line {
     /// The connection has failed, or was ended.
     fn failed(&mut self, error: Option<&io::Error>) {
         let Watch::Secured(circumstances) = &self.watch else { return };
-        let told = error.and_then(|error| circumstances.of_established(error));
-        if let Some(fault) = told.or_else(|| circumstances.of_silence()) {
+        let reported = error.and_then(|error| circumstances.of_established(error));
+        if let Some(fault) = reported.or_else(|| circumstances.of_silence()) {
             self.fault.set(Some(fault));
             self.watch = Watch::Over;
         }

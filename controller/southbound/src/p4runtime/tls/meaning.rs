@@ -1,4 +1,4 @@
-//! What an error of a secured connection means for whoever runs the switch.
+//! What an error of a secured connection means for the switch's operator.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Circumstances {
 
     /// What an error during the handshake means.
     pub(super) fn of_handshake(&self, error: io::Error) -> TlsError {
-        match told(&error) {
+        match rustls_error(&error) {
             Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsError::Plain,
             Some(Error::InvalidCertificate(_)) | Some(Error::AlertReceived(_)) => {
                 self.of_established(&error).unwrap_or_else(|| TlsError::Closed(Arc::new(error)))
@@ -43,7 +43,7 @@ impl Circumstances {
     /// What an error of a connection means whose handshake is over on this side; `None` when it is none of TLS. With
     /// TLS 1.3 a switch refuses a certificate only then.
     pub(super) fn of_established(&self, error: &io::Error) -> Option<TlsError> {
-        match told(error)? {
+        match rustls_error(error)? {
             Error::InvalidCertificate(why) => Some(self.of_certificate(why)),
             Error::AlertReceived(alert) if self.is_about_us(*alert) => Some(if self.has_certificate {
                 TlsError::CertificateRefused(Error::AlertReceived(*alert))
@@ -108,7 +108,7 @@ fn bare(name: &str) -> &str {
     inner.unwrap_or(name).trim_matches('"')
 }
 
-/// What rustls says, if it was that.
-fn told(error: &io::Error) -> Option<&Error> {
+/// The rustls error inside an I/O error, if there is one.
+fn rustls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }

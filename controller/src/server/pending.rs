@@ -1,9 +1,9 @@
 //! Connections before they are sessions: at a port with TLS, their handshakes.
 //!
 //! A handshake holds no session, and has a time and a number of its own. When one more begins than there may be, the oldest is
-//! cut off: whoever means it is through within a few round trips, so those that are oldest say nothing.
+//! aborted: an active peer finishes within a few round trips, so the oldest ones are most likely idle.
 
-use super::session::{self, Ear};
+use super::session::{self, InputChannel};
 use crate::message::{Refused, TLS_HANDSHAKE, encode};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,29 +27,29 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A connection that may become a session.
-pub(super) struct Guest {
+pub(super) struct PendingConnection {
     pub(super) stream: Box<dyn Stream>,
     pub(super) peer: SocketAddr,
 }
 
-/// Makes guests of connections, by TLS or as they are, until nobody takes them any more.
+/// Makes pending connections of accepted ones, with TLS or in plain text, until their receiver is dropped.
 pub(super) async fn run(
     mut connections: mpsc::Receiver<(TcpStream, SocketAddr)>,
     tls: Option<TlsAcceptor>,
-    guests: mpsc::Sender<Guest>,
+    pending: mpsc::Sender<PendingConnection>,
 ) {
     let mut tasks = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let (stream, peer) = tokio::select! {
             Some(connection) = connections.recv() => connection,
-            () = guests.closed() => return,
+            () = pending.closed() => return,
             else => return,
         };
         // Lines are short and wanted at once; a connection that is broken already says so when it is read.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls.clone() else {
-            if guests.send(Guest { stream: Box::new(stream), peer }).await.is_err() {
+            if pending.send(PendingConnection { stream: Box::new(stream), peer }).await.is_err() {
                 return;
             }
             continue;
@@ -61,26 +61,31 @@ pub(super) async fn run(
         {
             handshake.abort();
         }
-        let guests = guests.clone();
-        oldest.push_back(tasks.spawn(timeout(HANDSHAKE_WITHIN, shake_hands(tls, stream, peer, guests))));
+        let pending = pending.clone();
+        oldest.push_back(tasks.spawn(timeout(HANDSHAKE_WITHIN, shake_hands(tls, stream, peer, pending))));
     }
 }
 
 /// Brings a connection to where it can be a session. One that cannot be is closed.
-async fn shake_hands(tls: TlsAcceptor, stream: TcpStream, peer: SocketAddr, guests: mpsc::Sender<Guest>) {
+async fn shake_hands(
+    tls: TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    pending: mpsc::Sender<PendingConnection>,
+) {
     let mut first = [0];
     match stream.peek(&mut first).await {
         Ok(0) | Err(_) => return,
         Ok(_) if first[0] != TLS_HANDSHAKE => return turn_away(stream).await,
         Ok(_) => {}
     }
-    // An error is of the peer's making, and it was told by an alert.
+    // An error is the peer's fault, and an alert has reported it to the peer.
     if let Ok(stream) = tls.accept(stream).await {
-        let _ = guests.send(Guest { stream: Box::new(stream), peer }).await;
+        let _ = pending.send(PendingConnection { stream: Box::new(stream), peer }).await;
     }
 }
 
-/// Tells a worker that speaks in plain text that this port does not.
+/// Refuses a worker that connects in plain text.
 async fn turn_away(stream: TcpStream) {
     let refused = Refused::protocol(
         "this port speaks TLS: give the worker the certificate of the controller's authority (NETFOLD_CA)",
@@ -89,5 +94,5 @@ async fn turn_away(stream: TcpStream) {
     // The queue is empty; its sender is dropped behind the line, which closes the connection.
     let _ = outbox.try_send(encode(&refused.into()));
     drop(outbox);
-    session::run(stream, lines, Ear::<()>(None)).await;
+    session::run(stream, lines, InputChannel::<()>(None)).await;
 }
