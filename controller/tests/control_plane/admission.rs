@@ -16,12 +16,12 @@ const SECOND: Duration = Duration::from_secs(1);
 fn all_members_get_the_same_admission_once_all_are_in() {
     let mut bench = bench();
     let members = bench.join_all("demo", 4, 5000);
-    assert!(bench.heard[&members[0]].is_untouched(), "not before the switch is ready");
+    assert!(bench.received[&members[0]].is_untouched(), "not before the switch is ready");
     bench.run_tasks();
-    let admission = bench.heard[&members[0]].admission().unwrap().clone();
+    let admission = bench.received[&members[0]].admission().unwrap().clone();
     for (rank, id) in members.iter().enumerate() {
         let own = Admission { own_bit: 1 << rank, ..admission.clone() };
-        assert_eq!(bench.heard[id].admission(), Some(&own), "the same but for its own bit");
+        assert_eq!(bench.received[id].admission(), Some(&own), "the same but for its own bit");
     }
     assert_eq!((admission.job, admission.epoch, admission.slots), (1, FLOOR, 256));
     assert_eq!((admission.lane_words, admission.udp_port, admission.first_chunk), (352, 20038, 1));
@@ -39,13 +39,13 @@ fn all_members_get_the_same_admission_once_all_are_in() {
 }
 
 #[test]
-fn members_leave_in_peace_one_by_one() {
+fn members_leave_gracefully_one_by_one() {
     let mut bench = bench();
     let members = bench.start("demo", 3, 5000);
     for (left, id) in members.iter().enumerate() {
         bench.say(*id, SessionRequest::Leave {});
         bench.run_tasks();
-        assert!(bench.heard[id].closed && bench.heard[id].lost().is_none());
+        assert!(bench.received[id].closed && bench.received[id].lost().is_none());
         let rest = 2 - left;
         assert_eq!(bench.closed(&members).len(), left + 1);
         assert_eq!(bench.fake.lock().admitted().len(), rest);
@@ -62,16 +62,20 @@ fn a_lost_member_ends_its_job_and_no_other() {
     let a = bench.start("a", 3, 5000);
     let b = bench.start("b", 2, 6000);
     bench.drop_session(a[1]);
-    assert_eq!(bench.heard[&a[0]].lost(), Some(1));
-    assert_eq!(bench.heard[&a[2]].lost(), Some(1));
-    assert!(bench.heard[&a[0]].text().contains("rank 1 of job 'a' closed"), "{}", bench.heard[&a[0]].text());
+    assert_eq!(bench.received[&a[0]].lost(), Some(1));
+    assert_eq!(bench.received[&a[2]].lost(), Some(1));
+    assert!(
+        bench.received[&a[0]].text().contains("rank 1 of job 'a' closed"),
+        "{}",
+        bench.received[&a[0]].text()
+    );
     assert_eq!(bench.closed(&a).len(), 3);
     assert_eq!(bench.closed(&b).len(), 0);
     bench.run_tasks();
     assert_eq!(bench.fake.lock().admitted().len(), 2);
     // The same name, the same endpoints, at once.
     let again = bench.start("a", 3, 5000);
-    let admission = bench.heard[&again[0]].admission().unwrap();
+    let admission = bench.received[&again[0]].admission().unwrap();
     assert_eq!((admission.job, admission.epoch), (3, FLOOR + 2));
     bench.finish();
 }
@@ -87,26 +91,34 @@ fn a_silent_member_is_lost_after_the_lease() {
             bench.say(members[1], SessionRequest::Alive {});
         }
     }
-    assert_eq!(bench.heard[&members[0]].lost(), Some(1));
-    assert_eq!(bench.heard[&members[1]].lost(), Some(1), "it is told, if it can still hear");
-    assert!(bench.heard[&members[0]].text().contains("no sign of life"));
+    assert_eq!(bench.received[&members[0]].lost(), Some(1));
+    assert_eq!(
+        bench.received[&members[1]].lost(),
+        Some(1),
+        "the event is sent if the connection still works"
+    );
+    assert!(bench.received[&members[0]].text().contains("no sign of life"));
     bench.finish();
 }
 
 #[test]
-fn a_waiting_worker_owes_no_signs_of_life_but_gets_them() {
+fn a_waiting_worker_need_not_send_heartbeats_but_receives_them() {
     let mut bench = bench();
     let first = bench.join("demo", 0, 2, 5000);
     bench.pass(10 * SECOND);
-    assert!(bench.heard[&first].is_untouched());
-    assert!((18..=20).contains(&bench.heard[&first].events.len()), "{:?}", bench.heard[&first].events.len());
+    assert!(bench.received[&first].is_untouched());
+    assert!(
+        (18..=20).contains(&bench.received[&first].events.len()),
+        "{:?}",
+        bench.received[&first].events.len()
+    );
     bench.join("demo", 1, 2, 5001);
     bench.run_tasks();
-    assert!(bench.heard[&first].admission().is_some());
+    assert!(bench.received[&first].admission().is_some());
     bench.pass(SECOND * 29 / 10);
-    assert!(!bench.heard[&first].closed, "the lease begins with the admission");
+    assert!(!bench.received[&first].closed, "the lease begins with the admission");
     bench.pass(SECOND / 5);
-    assert!(bench.heard[&first].closed);
+    assert!(bench.received[&first].closed);
     bench.finish();
 }
 
@@ -115,11 +127,15 @@ fn missing_ranks_are_named() {
     let mut bench = bench();
     let ids = [bench.join("demo", 0, 4, 5000), bench.join("demo", 2, 4, 5002)];
     bench.pass(29 * SECOND);
-    assert!(bench.heard[&ids[0]].is_untouched());
+    assert!(bench.received[&ids[0]].is_untouched());
     bench.pass(2 * SECOND);
     for id in &ids {
-        assert_eq!(bench.heard[id].refusal(), Some(Refusal::PeersMissing));
-        assert!(bench.heard[id].text().contains("ranks 1, 3 of job 'demo'"), "{}", bench.heard[id].text());
+        assert_eq!(bench.received[id].refusal(), Some(Refusal::PeersMissing));
+        assert!(
+            bench.received[id].text().contains("ranks 1, 3 of job 'demo'"),
+            "{}",
+            bench.received[id].text()
+        );
     }
     assert!(bench.fake.lock().calls == 0);
     bench.finish();
@@ -130,14 +146,14 @@ fn a_waiting_worker_may_go_and_come_again() {
     let mut bench = bench();
     let first = bench.join("demo", 0, 2, 5000);
     let second = bench.join("demo", 0, 2, 5001);
-    assert_eq!(bench.heard[&second].refusal(), Some(Refusal::RankTaken));
+    assert_eq!(bench.received[&second].refusal(), Some(Refusal::RankTaken));
     bench.drop_session(first);
     let third = bench.join("demo", 0, 2, 5000);
     let fourth = bench.join("demo", 1, 2, 5001);
     bench.run_tasks();
-    assert!(bench.heard[&third].admission().is_some() && bench.heard[&fourth].admission().is_some());
+    assert!(bench.received[&third].admission().is_some() && bench.received[&fourth].admission().is_some());
     let late = bench.join("demo", 0, 2, 5002);
-    assert_eq!(bench.heard[&late].refusal(), Some(Refusal::JobRunning));
+    assert_eq!(bench.received[&late].refusal(), Some(Refusal::JobRunning));
     assert_eq!(bench.closed(&[third, fourth]).len(), 0);
     bench.finish();
 }
@@ -170,7 +186,7 @@ impl Default for Ask {
 }
 
 #[test]
-fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
+fn every_mismatch_is_refused_with_a_message_and_affects_no_other_member() {
     let mut bench = bench();
     let first = bench.join("demo", 0, 2, 5000);
     let mut refused = |change: fn(&mut Ask), want: Refusal, text: &str| {
@@ -180,11 +196,11 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
         let id = bench.open().unwrap();
         let join = Join { version, classes, ..Join::new(job, (rank, world), mode, slots, udp_port) };
         bench.say(id, SessionRequest::Join(join));
-        assert_eq!(bench.heard[&id].refusal(), Some(want), "{text}");
+        assert_eq!(bench.received[&id].refusal(), Some(want), "{text}");
         assert!(
-            bench.heard[&id].closed && bench.heard[&id].text().contains(text),
+            bench.received[&id].closed && bench.received[&id].text().contains(text),
             "{}",
-            bench.heard[&id].text()
+            bench.received[&id].text()
         );
     };
     refused(|ask| ask.version = 2, Refusal::Version, "version 2");
@@ -211,10 +227,10 @@ fn every_mismatch_is_refused_with_a_sentence_and_harms_nobody() {
     refused(|ask| ask.udp_port = 0, Refusal::Argument, "UDP port 0");
     refused(|ask| ask.udp_port = 5000, Refusal::Argument, "127.0.0.1:5000");
     refused(|ask| ask.rank = 0, Refusal::RankTaken, "rank 0");
-    assert!(bench.heard[&first].is_untouched());
+    assert!(bench.received[&first].is_untouched());
     bench.join("demo", 1, 2, 5001);
     bench.run_tasks();
-    assert!(bench.heard[&first].admission().is_some());
+    assert!(bench.received[&first].admission().is_some());
     bench.finish();
 }
 
@@ -223,17 +239,17 @@ fn requests_out_of_order_end_the_session() {
     let mut bench = bench();
     let early = bench.open().unwrap();
     bench.say(early, SessionRequest::Alive {});
-    assert_eq!(bench.heard[&early].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&early].refusal(), Some(Refusal::Protocol));
     let mute = bench.open().unwrap();
     bench.pass(4 * SECOND);
-    assert_eq!(bench.heard[&mute].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&mute].refusal(), Some(Refusal::Protocol));
     let members = bench.start("demo", 2, 5000);
     bench.say(members[0], join("other", 0, 2, 5000));
-    assert_eq!(bench.heard[&members[0]].refusal(), Some(Refusal::Protocol));
-    assert_eq!(bench.heard[&members[1]].lost(), Some(0));
+    assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&members[1]].lost(), Some(0));
     let flood = bench.join("flood", 0, 2, 7000);
     (0..300).for_each(|_| bench.say(flood, SessionRequest::Alive {}));
-    assert_eq!(bench.heard[&flood].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&flood].refusal(), Some(Refusal::Protocol));
     bench.finish();
 }
 
@@ -245,7 +261,7 @@ fn limits_refuse_and_free_again() {
     let a = bench.start("a", 2, 5000);
     let waiting = bench.join("b", 0, 4, 6000);
     let third = bench.join("c", 0, 2, 7000);
-    assert_eq!(bench.heard[&third].refusal(), Some(Refusal::Busy), "two jobs are the limit");
+    assert_eq!(bench.received[&third].refusal(), Some(Refusal::Busy), "two jobs are the limit");
     bench.join("b", 1, 4, 6001);
     let open = bench.open().unwrap();
     assert_eq!(bench.open().unwrap_err().reason, Refusal::Busy, "five sessions are the limit");
@@ -254,8 +270,8 @@ fn limits_refuse_and_free_again() {
     bench.run_tasks();
     bench.join("b", 2, 4, 6002);
     let fourth = bench.join("b", 3, 4, 6003);
-    assert_eq!(bench.heard[&fourth].refusal(), Some(Refusal::Busy), "three waiting workers are the limit");
-    assert!(bench.heard[&waiting].is_untouched());
+    assert_eq!(bench.received[&fourth].refusal(), Some(Refusal::Busy), "three waiting workers are the limit");
+    assert!(bench.received[&waiting].is_untouched());
     bench.finish();
 }
 
@@ -266,10 +282,10 @@ fn slots_are_shared_out_and_refused_when_gone() {
     let b = bench.start("b", 2, 6000);
     let c = bench.start("c", 2, 7000);
     let granted =
-        |bench: &Bench, ids: &[_]| bench.heard[&ids[0]].admission().map(|admission| admission.slots);
+        |bench: &Bench, ids: &[_]| bench.received[&ids[0]].admission().map(|admission| admission.slots);
     assert_eq!((granted(&bench, &a), granted(&bench, &b)), (Some(256), Some(32)));
-    assert_eq!(bench.heard[&c[1]].refusal(), Some(Refusal::Slots));
-    assert!(bench.heard[&c[0]].text().contains("16 slots"), "{}", bench.heard[&c[0]].text());
+    assert_eq!(bench.received[&c[1]].refusal(), Some(Refusal::Slots));
+    assert!(bench.received[&c[0]].text().contains("16 slots"), "{}", bench.received[&c[0]].text());
     bench.finish();
 }
 
@@ -277,13 +293,13 @@ fn slots_are_shared_out_and_refused_when_gone() {
 fn a_job_waits_for_the_place_of_one_that_is_over() {
     let mut bench = Bench::new(Fake::new(256, 4, 1), config());
     let a = bench.start("a", 4, 5000);
-    let first = bench.heard[&a[0]].admission().unwrap().first_chunk;
+    let first = bench.received[&a[0]].admission().unwrap().first_chunk;
     bench.drop_session(a[3]);
     // The withdrawal is under way; the workers come back with the same name and ports.
     let b = bench.join_all("a", 4, 5000);
-    assert!(b.iter().all(|id| bench.heard[id].is_untouched()));
+    assert!(b.iter().all(|id| bench.received[id].is_untouched()));
     bench.run_tasks();
-    let second = bench.heard[&b[0]].admission().unwrap();
+    let second = bench.received[&b[0]].admission().unwrap();
     assert_eq!(second.slots, 256);
     assert_ne!(second.first_chunk, first);
     bench.finish();
@@ -300,7 +316,7 @@ fn a_job_does_not_wait_for_ever() {
         bench.run_tasks();
         bench.pass(SECOND);
     }
-    assert!(b.iter().all(|id| bench.heard[id].refusal() == Some(Refusal::Slots)));
+    assert!(b.iter().all(|id| bench.received[id].refusal() == Some(Refusal::Slots)));
     let failures = bench.log.iter().filter(|event| matches!(event, JobEvent::SwitchFailed { .. })).count();
     assert!((5..20).contains(&failures), "backs off: {failures} attempts in 40 s");
     bench.finish();
@@ -311,7 +327,7 @@ fn a_member_lost_while_the_switch_is_set_up() {
     let mut bench = bench();
     let members = bench.join_all("demo", 3, 5000);
     bench.drop_session(members[2]);
-    assert_eq!(bench.heard[&members[0]].refusal(), Some(Refusal::PeersMissing));
+    assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::PeersMissing));
     assert_eq!(bench.closed(&members).len(), 3);
     bench.run_tasks();
     assert!(bench.coordinator.is_unused() && bench.fake.lock().is_empty());
@@ -337,15 +353,19 @@ fn any_failing_call_refuses_the_job_and_leaks_nothing() {
             bench.fake.lock().failing = Box::new(move |call| (first..first + count).contains(&(call - base)));
             let members = bench.start("demo", 3, 5000);
             for id in &members {
-                assert_eq!(bench.heard[id].refusal(), Some(Refusal::Busy), "call {first}");
-                assert!(bench.heard[id].text().contains("the table is full"), "{}", bench.heard[id].text());
+                assert_eq!(bench.received[id].refusal(), Some(Refusal::Busy), "call {first}");
+                assert!(
+                    bench.received[id].text().contains("the table is full"),
+                    "{}",
+                    bench.received[id].text()
+                );
             }
             bench.fake.lock().failing = Box::new(|_| false);
             bench.pass(SECOND);
             bench.run_tasks();
             assert_eq!(bench.closed(&other).len(), 0, "the other job is untouched");
             let again = bench.start("demo", 3, 5000);
-            assert!(bench.heard[&again[0]].admission().is_some());
+            assert!(bench.received[&again[0]].admission().is_some());
             bench.finish();
         }
     }
@@ -382,14 +402,14 @@ fn the_first_chunk_is_newer_than_all_that_the_slots_hold() {
         bench.fake.lock().chunks[100..140].fill([stored, 0]);
         // The bench checks the first chunk of every job that starts against all its slots.
         let members = bench.start("demo", 2, 5000);
-        let first = bench.heard[&members[0]].admission().unwrap().first_chunk;
+        let first = bench.received[&members[0]].admission().unwrap().first_chunk;
         assert_eq!(first, if stored > half { 1 } else { stored + 1 });
         bench.finish();
     }
 }
 
 #[test]
-fn shutdown_tells_everybody_and_empties_the_switch() {
+fn shutdown_notifies_all_sessions_and_empties_the_switch() {
     let mut bench = bench();
     let running = bench.start("a", 2, 5000);
     let waiting = bench.join("b", 0, 2, 6000);
@@ -397,8 +417,8 @@ fn shutdown_tells_everybody_and_empties_the_switch() {
     let fresh = bench.open().unwrap();
     bench.shutdown();
     for id in [running[0], waiting, half[1], fresh] {
-        assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Busy));
-        assert!(bench.heard[&id].closed);
+        assert_eq!(bench.received[&id].refusal(), Some(Refusal::Busy));
+        assert!(bench.received[&id].closed);
     }
     assert_eq!(bench.open().unwrap_err().reason, Refusal::Busy);
     assert!(!bench.coordinator.is_idle());

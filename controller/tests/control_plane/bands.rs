@@ -1,4 +1,4 @@
-//! Classes of packets that jobs have between them: who has which, and who is told.
+//! Classes of packets that jobs have between them: which job has which, and which members are notified.
 
 use crate::bench::{Bench, config, join};
 use crate::fake::Fake;
@@ -46,15 +46,15 @@ fn declare(bench: &mut Bench, name: &str, iteration: Iteration) -> Result<(), Co
 
 /// The classes that the members of a job were admitted with.
 fn admitted(bench: &Bench, members: &[SessionId]) -> Band {
-    let bands = members.iter().map(|id| bench.heard[id].admission().expect("it runs").band);
+    let bands = members.iter().map(|id| bench.received[id].admission().expect("it runs").band);
     let bands: Vec<Option<Band>> = bands.collect();
-    assert!(bands.iter().all(|band| *band == bands[0]), "all are told the same");
+    assert!(bands.iter().all(|band| *band == bands[0]), "all members receive the same");
     bands[0].expect("jobs are banded")
 }
 
-/// The classes that a session was told of since, in order.
-fn told(bench: &Bench, id: SessionId) -> Vec<u8> {
-    let events = bench.heard[&id].events.iter();
+/// The classes that a session was notified of since its admission, in order.
+fn notified(bench: &Bench, id: SessionId) -> Vec<u8> {
+    let events = bench.received[&id].events.iter();
     events
         .filter_map(|event| match event {
             SessionEvent::Band(band) => Some(band.first()),
@@ -69,7 +69,7 @@ fn leave(bench: &mut Bench, members: &[SessionId]) {
 }
 
 #[test]
-fn jobs_have_the_bands_that_crux_says_and_hear_when_others_come_and_go() {
+fn jobs_have_the_bands_of_crux_and_are_notified_of_changes() {
     let mut bench = bench(banded(Ranking::Crux));
     for (name, work) in [("light", 200), ("heavy", 1600), ("middle", 600)] {
         declare(&mut bench, name, iteration(work)).unwrap();
@@ -78,11 +78,11 @@ fn jobs_have_the_bands_that_crux_says_and_hear_when_others_come_and_go() {
     let alone = admitted(&bench, &light);
     assert_eq!(alone.dscp(), &dscp());
     bench.say(light[0], SessionRequest::Band {});
-    assert_eq!(told(&bench, light[0]), [alone.first()], "asked and answered");
+    assert_eq!(notified(&bench, light[0]), [alone.first()], "asked and answered");
 
     let heavy = bench.start("heavy", 2, 6000);
     let middle = bench.start("middle", 2, 7000);
-    // What the published algorithm says of the three on one link.
+    // The published algorithm's result for the three on one link.
     let job = |work: u64| crux::Job {
         work: work as f64,
         compute_us: COMPUTE_US,
@@ -99,19 +99,19 @@ fn jobs_have_the_bands_that_crux_says_and_hear_when_others_come_and_go() {
     assert!(high.first() > mid.last() && mid.first() > low.last(), "{high} {mid} {low}");
     assert_eq!(admitted(&bench, &middle), mid);
     assert!(admitted(&bench, &heavy).first() >= high.first());
-    assert_eq!(told(&bench, light[0]).last(), Some(&low.first()), "it runs, and has other classes");
-    assert!(told(&bench, light[1]).is_empty(), "it has not asked");
+    assert_eq!(notified(&bench, light[0]).last(), Some(&low.first()), "it runs, and has other classes");
+    assert!(notified(&bench, light[1]).is_empty(), "it has not asked");
     assert!(
         bench.log.iter().any(|event| matches!(event, JobEvent::Banded { name, .. } if name.job == "light"))
     );
 
-    // Of no declaration nothing is known.
+    // Nothing is known about an undeclared job.
     let quiet = bench.start("quiet", 2, 8000);
     assert_eq!(admitted(&bench, &quiet).first(), 0);
     leave(&mut bench, &heavy);
     leave(&mut bench, &middle);
-    assert_eq!(told(&bench, light[0]).last(), Some(&alone.first()), "alone as before");
-    assert!(told(&bench, quiet[0]).is_empty());
+    assert_eq!(notified(&bench, light[0]).last(), Some(&alone.first()), "alone as before");
+    assert!(notified(&bench, quiet[0]).is_empty());
     bench.finish();
 }
 
@@ -137,29 +137,29 @@ fn bands_by_priority_follow_the_tenant() {
     let set =
         Command::SetTenant { name: "red".into(), quota: None, weight: None, priority: Some(9), token: None };
     bench.act(|coordinator, now| coordinator.execute(now, set)).unwrap();
-    assert_eq!(told(&bench, red), [0, 12], "a new priority holds at once");
+    assert_eq!(notified(&bench, red), [0, 12], "a new priority holds at once");
     bench.finish();
 }
 
 #[test]
-fn without_a_ranking_nothing_is_said() {
+fn without_a_ranking_no_band_is_announced() {
     let mut bench = bench(config());
     let members = bench.start("job", 2, 5000);
-    assert_eq!(bench.heard[&members[0]].admission().unwrap().band, None);
-    // Of a control plane that had bands once.
+    assert_eq!(bench.received[&members[0]].admission().unwrap().band, None);
+    // From a control plane that had bands before.
     bench.say(members[0], SessionRequest::Band {});
-    assert_eq!(bench.heard[&members[0]].events.last(), Some(&SessionEvent::Band(Band::ALL)));
+    assert_eq!(bench.received[&members[0]].events.last(), Some(&SessionEvent::Band(Band::ALL)));
     let early = bench.open().unwrap();
     bench.say(early, SessionRequest::Band {});
-    assert_eq!(bench.heard[&early].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&early].refusal(), Some(Refusal::Protocol));
     let waiting = bench.join("other", 0, 2, 6000);
     bench.say(waiting, SessionRequest::Band {});
-    assert_eq!(bench.heard[&waiting].refusal(), Some(Refusal::Protocol));
+    assert_eq!(bench.received[&waiting].refusal(), Some(Refusal::Protocol));
     bench.finish();
 }
 
 #[test]
-fn a_restart_knows_the_bands_and_tells_them_again() {
+fn a_restart_restores_the_bands_and_announces_them_again() {
     let lasting = || {
         let grace = 60 * SECOND;
         Config { grace, away: 2 * SECOND, resume: 10 * SECOND, ..banded(Ranking::Crux) }
@@ -169,16 +169,16 @@ fn a_restart_knows_the_bands_and_tells_them_again() {
     declare(&mut bench, "heavy", iteration(1600)).unwrap();
     let members = bench.start("light", 1, 5000);
     assert_eq!(
-        bench.heard[&members[0]].refusal(),
+        bench.received[&members[0]].refusal(),
         Some(Refusal::WorldMismatch),
         "a world of two was declared"
     );
     let members = bench.start("light", 2, 5000);
     let heavy = bench.start("heavy", 2, 6000);
-    let admission = bench.heard[&members[0]].admission().unwrap().clone();
+    let admission = bench.received[&members[0]].admission().unwrap().clone();
     let low = {
         bench.say(members[0], SessionRequest::Band {});
-        told(&bench, members[0])
+        notified(&bench, members[0])
     };
     assert!(low[0] < admitted(&bench, &heavy).first());
     let mut bench = bench.restart(lasting());
@@ -187,7 +187,7 @@ fn a_restart_knows_the_bands_and_tells_them_again() {
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
     bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank: 0 }));
     bench.say(id, SessionRequest::Band {});
-    assert_eq!(told(&bench, id), low);
+    assert_eq!(notified(&bench, id), low);
     bench.finish();
 }
 

@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Everything a session was told.
+/// Everything that a session received.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) events: Vec<SessionEvent>,
     pub(crate) closed: bool,
 }
 
-impl Heard {
+impl Received {
     pub(crate) fn admission(&self) -> Option<&Admission> {
         self.events.iter().find_map(|event| match event {
             SessionEvent::Admitted(admission) => Some(admission),
@@ -77,9 +77,9 @@ pub(crate) struct Bench {
     pub(crate) coordinator: Coordinator,
     executor: Executor,
     pub(crate) tasks: VecDeque<Task>,
-    pub(crate) heard: BTreeMap<SessionId, Heard>,
+    pub(crate) received: BTreeMap<SessionId, Received>,
     pub(crate) log: Vec<JobEvent>,
-    /// What a restart would find.
+    /// What is kept for a restart.
     pub(crate) kept: Kept,
     /// First chunk of every range that was ever started, by job.
     running: BTreeMap<u16, (u32, u32, u32)>,
@@ -115,7 +115,7 @@ impl Bench {
             fake: fakes[0].clone(),
             fakes,
             tasks: VecDeque::new(),
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             log: Vec::new(),
             kept,
             running: BTreeMap::new(),
@@ -124,7 +124,7 @@ impl Bench {
         bench
     }
 
-    /// The control plane is killed and starts again with what was kept; what its driver finds undesired on the switch goes.
+    /// The control plane is killed and starts again with what was kept; its driver removes what it finds undesired on the switch.
     pub(crate) fn restart(self, config: Config) -> Self {
         let Self { fake, kept, running, .. } = self;
         let limits = fake.lock().limits;
@@ -143,7 +143,7 @@ impl Bench {
 
     pub(crate) fn open_from(&mut self, peer: IpAddr) -> Result<SessionId, Refused> {
         let id = self.coordinator.open(self.now, (peer, 40_000).into())?;
-        self.heard.insert(id, Heard::default());
+        self.received.insert(id, Received::default());
         self.collect();
         Ok(id)
     }
@@ -226,8 +226,8 @@ impl Bench {
     pub(crate) fn finish(mut self) {
         self.fakes.iter().for_each(|fake| fake.lock().failing = Box::new(|_| false));
         // Jobs outlive a control plane that is to come back; these do not.
-        for id in self.heard.keys().copied().collect::<Vec<_>>() {
-            if !self.heard[&id].closed {
+        for id in self.received.keys().copied().collect::<Vec<_>>() {
+            if !self.received[&id].closed {
                 self.coordinator.close(self.now, id, Loss::Silent);
             }
         }
@@ -241,17 +241,18 @@ impl Bench {
         assert!(self.coordinator.is_unused(), "the pool leaks");
         assert!(self.fakes.iter().all(|fake| fake.lock().is_empty()), "a switch holds something still");
         assert!(self.kept.places.is_empty(), "places are kept of jobs that are over");
-        assert!(self.heard.values().all(|heard| heard.closed));
+        assert!(self.received.values().all(|received| received.closed));
         assert_eq!(self.coordinator.next_deadline(), None, "a timer outlives everything");
     }
 
     fn collect(&mut self) {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Send { session, event } => self.hear(session, event),
+                Output::Send { session, event } => self.deliver(session, event),
                 Output::Close { session } => {
-                    let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
-                    assert!(!std::mem::replace(&mut heard.closed, true), "closed twice");
+                    let received =
+                        self.received.get_mut(&session).expect("outputs name sessions that were opened");
+                    assert!(!std::mem::replace(&mut received.closed, true), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
                 Output::Keep(change) => self.keep(change),
@@ -268,19 +269,19 @@ impl Bench {
         self.kept.apply(change);
     }
 
-    fn hear(&mut self, session: SessionId, event: SessionEvent) {
-        let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
-        assert!(!heard.closed, "told something after it was closed");
+    fn deliver(&mut self, session: SessionId, event: SessionEvent) {
+        let received = self.received.get_mut(&session).expect("outputs name sessions that were opened");
+        assert!(!received.closed, "received an event after it was closed");
         match &event {
             SessionEvent::Admitted(_) => {
-                assert_eq!((heard.admission(), heard.refusal()), (None, None), "answered twice");
+                assert_eq!((received.admission(), received.refusal()), (None, None), "answered twice");
             }
-            SessionEvent::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
-            SessionEvent::Refused { .. } => assert_eq!(heard.refusal(), None),
-            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(heard.takes_part()),
+            SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
+            SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
+            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
             SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
         }
-        heard.events.push(event);
+        received.events.push(event);
     }
 
     fn check_log(&mut self, event: JobEvent) {
@@ -331,6 +332,6 @@ impl Bench {
 
     /// Those of the sessions that were closed.
     pub(crate) fn closed(&self, ids: &[SessionId]) -> BTreeSet<SessionId> {
-        ids.iter().copied().filter(|id| self.heard[id].closed).collect()
+        ids.iter().copied().filter(|id| self.received[id].closed).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! A control plane that outlives itself: sessions that resume, restarts, switches that come and go, tenants, several trees.
+//! A control plane that survives restarts: sessions that resume, restarts, switches that come and go, tenants, several trees.
 
 use crate::bench::{Bench, FLOOR, join};
 use crate::fake::Fake;
@@ -27,7 +27,7 @@ fn bench() -> Bench {
 }
 
 fn resume(bench: &mut Bench, of: SessionId, rank: u16) -> SessionId {
-    let admission = bench.heard[&of].admission().expect("it was admitted").clone();
+    let admission = bench.received[&of].admission().expect("it was admitted").clone();
     let id = bench.open().expect("there is room");
     let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
     bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
@@ -35,22 +35,22 @@ fn resume(bench: &mut Bench, of: SessionId, rank: u16) -> SessionId {
 }
 
 fn has_resumed(bench: &Bench, id: SessionId) -> bool {
-    bench.heard[&id].events.contains(&SessionEvent::Resumed {})
+    bench.received[&id].events.contains(&SessionEvent::Resumed {})
 }
 
 #[test]
 fn a_session_that_breaks_can_go_on() {
     let mut bench = bench();
     let members = bench.start("demo", 3, 5000);
-    assert_eq!(bench.heard[&members[0]].admission().unwrap().grace_ms, 60_000);
+    assert_eq!(bench.received[&members[0]].admission().unwrap().grace_ms, 60_000);
     bench.drop_session(members[1]);
     bench.say(members[2], SessionRequest::Leave {});
     bench.run_tasks();
     bench.pass(SECOND);
-    assert!(bench.heard[&members[0]].lost().is_none(), "a broken session is no loss yet");
+    assert!(bench.received[&members[0]].lost().is_none(), "a broken session is no loss yet");
     let back = resume(&mut bench, members[1], 1);
     assert!(has_resumed(&bench, back));
-    assert!(bench.heard[&back].events.contains(&SessionEvent::PeerLeft { rank: 2 }), "what it has missed");
+    assert!(bench.received[&back].events.contains(&SessionEvent::PeerLeft { rank: 2 }), "what it has missed");
     for _ in 0..10 {
         bench.pass(SECOND);
         [members[0], back].into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
@@ -58,15 +58,15 @@ fn a_session_that_breaks_can_go_on() {
     assert_eq!(bench.closed(&[members[0], back]).len(), 0);
     // A second connection of the same worker takes the place of the first.
     let again = resume(&mut bench, members[1], 1);
-    assert!(has_resumed(&bench, again) && bench.heard[&back].closed);
-    // Nobody else knows the key, and who has left cannot come back.
+    assert!(has_resumed(&bench, again) && bench.received[&back].closed);
+    // A wrong key is refused, and a member that has left cannot resume.
     for (rank, off) in [(0, 1), (2, 0)] {
-        let admission = bench.heard[&members[0]].admission().unwrap().clone();
+        let admission = bench.received[&members[0]].admission().unwrap().clone();
         let id = bench.open().unwrap();
         let (version, job, epoch) = (1, admission.job, admission.epoch);
         let key = admission.key.wrapping_add(off);
         bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
-        assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Unknown));
+        assert_eq!(bench.received[&id].refusal(), Some(Refusal::Unknown));
     }
     [members[0], again].into_iter().for_each(|id| bench.say(id, SessionRequest::Leave {}));
     bench.run_tasks();
@@ -81,16 +81,16 @@ fn who_stays_away_is_lost_and_who_comes_anew_replaces_the_dead() {
     let b = bench.start("b", 2, 6000);
     bench.drop_session(a[1]);
     bench.pass(SECOND * 19 / 10);
-    assert_eq!(bench.heard[&a[0]].lost(), None);
+    assert_eq!(bench.received[&a[0]].lost(), None);
     bench.pass(SECOND / 5);
-    assert_eq!(bench.heard[&a[0]].lost(), Some(1));
+    assert_eq!(bench.received[&a[0]].lost(), Some(1));
     b.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
     bench.pass(SECOND * 10);
-    // All of a job are gone; those who start it again do not wait for the dead.
+    // All members of a job are lost; those that start it again do not wait for them.
     let c = bench.start("c", 2, 7000);
     c.iter().for_each(|id| bench.drop_session(*id));
     let again = bench.start("c", 2, 7100);
-    assert!(bench.heard[&again[0]].admission().is_some());
+    assert!(bench.received[&again[0]].admission().is_some());
     bench.finish();
 }
 
@@ -104,7 +104,7 @@ fn a_restart_disturbs_no_running_job() {
     bench.drop_session(ending[0]);
     bench.join_all("setting-up", 2, 6000);
     bench.pass(SECOND * 21 / 10);
-    let admission = bench.heard[&running[0]].admission().unwrap().clone();
+    let admission = bench.received[&running[0]].admission().unwrap().clone();
 
     let mut bench = bench.restart(lasting());
     let holdings = bench.coordinator.holdings();
@@ -113,9 +113,9 @@ fn a_restart_disturbs_no_running_job() {
     bench.run_tasks();
     let resumed: Vec<SessionId> = (0..2).map(|rank| resume_as(&mut bench, &admission, rank)).collect();
     assert!(resumed.iter().all(|id| has_resumed(&bench, *id)));
-    assert!(bench.heard[&resumed[0]].events.contains(&SessionEvent::PeerLeft { rank: 2 }));
+    assert!(bench.received[&resumed[0]].events.contains(&SessionEvent::PeerLeft { rank: 2 }));
     let other = bench.start("other", 2, 8000);
-    let new = bench.heard[&other[0]].admission().unwrap();
+    let new = bench.received[&other[0]].admission().unwrap();
     assert!(new.epoch > admission.epoch && new.job != admission.job);
     for _ in 0..15 {
         bench.pass(SECOND);
@@ -133,10 +133,10 @@ fn resume_as(bench: &mut Bench, admission: &netfold_control::Admission, rank: u1
 }
 
 #[test]
-fn who_does_not_come_back_after_a_restart_is_lost() {
+fn a_member_that_does_not_resume_after_a_restart_is_lost() {
     let mut bench = bench();
     let members = bench.start("demo", 2, 5000);
-    let admission = bench.heard[&members[0]].admission().unwrap().clone();
+    let admission = bench.received[&members[0]].admission().unwrap().clone();
     let mut bench = bench.restart(lasting());
     bench.run_tasks();
     let first = resume_as(&mut bench, &admission, 0);
@@ -144,12 +144,12 @@ fn who_does_not_come_back_after_a_restart_is_lost() {
         bench.pass(SECOND / 2);
         bench.say(first, SessionRequest::Alive {});
     }
-    assert_eq!(bench.heard[&first].lost(), None, "it has ten seconds");
+    assert_eq!(bench.received[&first].lost(), None, "it has ten seconds");
     for _ in 0..12 {
         bench.pass(SECOND / 2);
         bench.say(first, SessionRequest::Alive {});
     }
-    assert_eq!(bench.heard[&first].lost(), Some(1));
+    assert_eq!(bench.received[&first].lost(), Some(1));
     bench.run_tasks();
     assert!(bench.fake.lock().is_empty());
     bench.finish();
@@ -168,20 +168,21 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
     a.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
     bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
     bench.pass(2 * SECOND);
-    let told = |bench: &Bench, id| {
-        let heard = &bench.heard[&id];
-        heard.closed && heard.events.iter().any(|event| matches!(event, SessionEvent::SwitchLost { .. }))
+    let displaced = |bench: &Bench, id| {
+        let received = &bench.received[&id];
+        received.closed
+            && received.events.iter().any(|event| matches!(event, SessionEvent::SwitchLost { .. }))
     };
-    assert!(a.iter().all(|id| told(&bench, *id)));
+    assert!(a.iter().all(|id| displaced(&bench, *id)));
     let refused = bench.join_all("b", 2, 6000);
     bench.run_tasks();
-    assert_eq!(bench.heard[&refused[1]].refusal(), Some(Refusal::Unavailable));
+    assert_eq!(bench.received[&refused[1]].refusal(), Some(Refusal::Unavailable));
     bench.act(|plane, now| plane.switch_up(now, 0, SwitchUp::default()));
     let c = bench.start("c", 2, 7000);
-    assert!(bench.heard[&c[0]].admission().is_some());
+    assert!(bench.received[&c[0]].admission().is_some());
     let fresh = SwitchUp { fresh: true, boot: Some("second".into()), ..SwitchUp::default() };
     bench.act(|plane, now| plane.switch_up(now, 0, fresh));
-    assert!(c.iter().all(|id| told(&bench, *id)));
+    assert!(c.iter().all(|id| displaced(&bench, *id)));
     assert_eq!(bench.coordinator.boots(), [Some("second".to_owned())]);
     bench.finish();
 }
@@ -216,20 +217,20 @@ fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
     assert!(matches!(add(tenant("a/b", None, 1, 1, 1)), Err(CommandError::Invalid(_))));
     for who in [None, Some(("red", "")), Some(("red", "Secret")), Some(("green", "secret"))] {
         let id = join_as(&mut bench, who, "x", (0, 1), 4000);
-        assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Credentials), "{who:?}");
+        assert_eq!(bench.received[&id].refusal(), Some(Refusal::Credentials), "{who:?}");
     }
     let red = Some(("red", "secret"));
     let a = join_as(&mut bench, red, "job", (0, 1), 5000);
     let other = join_as(&mut bench, Some(("blue", "")), "job", (0, 1), 5001);
     bench.run_tasks();
-    let slots = |bench: &Bench, id| bench.heard[&id].admission().map(|admission| admission.slots);
+    let slots = |bench: &Bench, id| bench.received[&id].admission().map(|admission| admission.slots);
     assert_eq!((slots(&bench, a), slots(&bench, other)), (Some(256), Some(256)), "one name, two tenants");
     let b = join_as(&mut bench, red, "b", (0, 1), 5002);
     bench.run_tasks();
     assert_eq!(slots(&bench, b), Some(64), "what is left of 320");
     let c = join_as(&mut bench, red, "c", (0, 1), 5003);
-    assert_eq!(bench.heard[&c].refusal(), Some(Refusal::Quota));
-    assert!(bench.heard[&c].text().contains("has 2 of 2 jobs"), "{}", bench.heard[&c].text());
+    assert_eq!(bench.received[&c].refusal(), Some(Refusal::Quota));
+    assert!(bench.received[&c].text().contains("has 2 of 2 jobs"), "{}", bench.received[&c].text());
     let snapshot = bench.coordinator.snapshot(SnapshotScope::Live);
     let used = &snapshot.tenants.iter().find(|tenant| tenant.name == "red").unwrap().used;
     assert_eq!(*used, Quota { slots: 320, jobs: 2, workers: 2 });
@@ -253,12 +254,12 @@ fn a_declared_job_is_what_was_declared() {
     bench.act(|plane, now| plane.execute(now, declare.clone())).unwrap();
     assert!(matches!(bench.act(|plane, now| plane.execute(now, declare)), Err(CommandError::Exists { .. })));
     let wrong = bench.join("demo", 0, 3, 5000);
-    assert_eq!(bench.heard[&wrong].refusal(), Some(Refusal::WorldMismatch));
+    assert_eq!(bench.received[&wrong].refusal(), Some(Refusal::WorldMismatch));
     let members = bench.start("demo", 2, 5000);
-    assert!(bench.heard[&members[0]].admission().is_some());
+    assert!(bench.received[&members[0]].admission().is_some());
     let end = Command::EndJob { name: name.clone(), message: "the machine is needed".into() };
     bench.act(|plane, now| plane.execute(now, end)).unwrap();
-    assert_eq!(bench.heard[&members[0]].refusal(), Some(Refusal::Unavailable));
+    assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::Unavailable));
     assert_eq!(bench.kept.jobs[&name].state, JobState::Ended);
     bench.run_tasks();
     bench.act(|plane, now| plane.execute(now, Command::ForgetJob(name.clone()))).unwrap();
@@ -330,7 +331,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
     let first: Vec<SessionId> = (0..4).map(|rank| join(0, rank)).collect();
     let second: Vec<SessionId> = (0..4).map(|rank| join(1, rank)).collect();
     bench.run_tasks();
-    let admission = |bench: &Bench, id| bench.heard[&id].admission().cloned().unwrap();
+    let admission = |bench: &Bench, id| bench.received[&id].admission().cloned().unwrap();
     assert_eq!(admission(&bench, first[0]).switch, Some([10, 9, 0, 1].into()));
     assert_eq!(admission(&bench, first[3]).switch, Some([10, 9, 0, 2].into()));
     assert_eq!(admission(&bench, first[0]).bitmap, 0b11);
@@ -338,7 +339,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
     let root = |tree: usize| job.trees[tree].places[0].switch.clone();
     assert_eq!((job.trees.len(), root(0)), (2, "spine1".to_owned()));
     assert_eq!(root(1), "spine2");
-    // The first spine dies: its tree is lost, the other goes on; the lost one comes back over the spine that is left.
+    // The first spine is lost: its tree is lost, the other goes on; the lost one comes back over the spine that is left.
     bench.act(|plane, now| plane.switch_down(now, 2, "connection refused".into()));
     bench.pass(2 * SECOND);
     bench.run_tasks();
@@ -353,7 +354,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
     }
     bench.run_tasks();
     let job = bench.coordinator.snapshot(SnapshotScope::Live).jobs.remove(0);
-    assert_eq!(job.trees[0].places[0].switch, "spine2", "{:?}", bench.heard[&again[0]].text());
+    assert_eq!(job.trees[0].places[0].switch, "spine2", "{:?}", bench.received[&again[0]].text());
     assert!(bench.log.iter().any(|event| matches!(event, JobEvent::SwitchDown { .. })));
     bench.finish_all();
 }
@@ -366,15 +367,15 @@ fn trees_of_a_job_agree() {
     bench.say(first, SessionRequest::Join(Join { trees: 2, ..ask.clone() }));
     let other = bench.open().unwrap();
     bench.say(other, SessionRequest::Join(Join { tree: 1, trees: 3, udp_port: 5001, ..ask.clone() }));
-    assert_eq!(bench.heard[&other].refusal(), Some(Refusal::Argument));
+    assert_eq!(bench.received[&other].refusal(), Some(Refusal::Argument));
     assert!(
-        bench.heard[&other].text().contains("has 2 trees and this worker 3"),
+        bench.received[&other].text().contains("has 2 trees and this worker 3"),
         "{}",
-        bench.heard[&other].text()
+        bench.received[&other].text()
     );
     let beyond = bench.open().unwrap();
     bench.say(beyond, SessionRequest::Join(Join { tree: 2, trees: 2, udp_port: 5001, ..ask }));
-    assert_eq!(bench.heard[&beyond].refusal(), Some(Refusal::Argument));
+    assert_eq!(bench.received[&beyond].refusal(), Some(Refusal::Argument));
     bench.say(first, join("again", 0, 1, 5002));
     bench.finish();
 }

@@ -1,4 +1,4 @@
-//! A switch that checks every call of the control plane and can be told to fail.
+//! A switch that checks every call of the control plane and can be made to fail.
 
 use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
@@ -25,7 +25,7 @@ pub(crate) struct Switch {
     pub(crate) gate: Option<mpsc::Receiver<()>>,
 }
 
-/// What an entry that admits data says.
+/// The contents of an entry that admits data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Admits {
     pub(crate) port: u16,
@@ -65,7 +65,7 @@ pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
 }
 
 impl Switch {
-    /// What all admitting entries say.
+    /// The contents of all admitting entries.
     pub(crate) fn admitted(&self) -> Vec<Admits> {
         self.entries.iter().filter_map(admits).collect()
     }

@@ -1,4 +1,4 @@
-//! Joins that come too fast, from one address: they are slowed, and nobody else is.
+//! Joins that come too fast from one address: they are rate-limited, and other addresses are not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::bench::{Bench, FLOOR, config, join};
@@ -34,8 +34,8 @@ fn join_from(bench: &mut Bench, peer: impl Into<IpAddr>, token: &str, job: &str,
 /// What a wrong token from the flooder is refused for.
 fn guess(bench: &mut Bench) -> Refusal {
     let id = join_from(bench, FLOODER, "guess", "x", 4000);
-    assert!(bench.heard[&id].closed);
-    bench.heard[&id].refusal().unwrap()
+    assert!(bench.received[&id].closed);
+    bench.received[&id].refusal().unwrap()
 }
 
 fn refusals(bench: &Bench) -> usize {
@@ -43,26 +43,28 @@ fn refusals(bench: &Bench) -> usize {
 }
 
 #[test]
-fn wrong_tokens_are_slowed_by_address_and_right_ones_never() {
+fn wrong_tokens_are_rate_limited_by_address_and_right_ones_never() {
     let mut bench = controller();
     let said: Vec<Refusal> = (0..1000).map(|_| guess(&mut bench)).collect();
-    let told = said.iter().take_while(|refusal| **refusal == Refusal::Credentials).count();
-    assert_eq!(told, 32);
-    assert!(said[told..].iter().all(|refusal| *refusal == Refusal::Busy));
-    assert_eq!(refusals(&bench), told + 1, "the rest is not worth a line of the log");
-    let slowed = bench.heard.values().filter(|heard| heard.refusal() == Some(Refusal::Busy));
-    assert!(slowed.clone().count() == 968 && slowed.clone().all(|heard| heard.text().contains("10.0.0.66")));
+    let observed = said.iter().take_while(|refusal| **refusal == Refusal::Credentials).count();
+    assert_eq!(observed, 32);
+    assert!(said[observed..].iter().all(|refusal| *refusal == Refusal::Busy));
+    assert_eq!(refusals(&bench), observed + 1, "further refusals are not logged");
+    let slowed = bench.received.values().filter(|received| received.refusal() == Some(Refusal::Busy));
+    assert!(
+        slowed.clone().count() == 968 && slowed.clone().all(|received| received.text().contains("10.0.0.66"))
+    );
 
-    // Others have their own measure, and who shows the right token is let in from the same address.
+    // Other addresses have their own limit, and a join with the right token is admitted from the same address.
     let id = join_from(&mut bench, OTHER, "guess", "y", 4001);
-    assert_eq!(bench.heard[&id].refusal(), Some(Refusal::Credentials));
+    assert_eq!(bench.received[&id].refusal(), Some(Refusal::Credentials));
     for (peer, job, port) in [(OTHER, "a", 5000), (FLOODER, "b", 5001)] {
         let id = join_from(&mut bench, peer, "secret", job, port);
         bench.run_tasks();
-        assert!(bench.heard[&id].admission().is_some(), "{peer:?}");
+        assert!(bench.received[&id].admission().is_some(), "{peer:?}");
     }
 
-    // One more a second, and after a while as many as at first.
+    // The limit allows one more a second, and after a while as many as at first.
     bench.pass(Duration::from_secs(1));
     assert_eq!((guess(&mut bench), guess(&mut bench)), (Refusal::Credentials, Refusal::Busy));
     bench.pass(Duration::from_secs(40));
@@ -80,7 +82,7 @@ fn silent_sessions_of_one_address_leave_room_for_others() {
     assert_eq!(refused.reason, Refusal::Busy);
     assert!(refused.message.contains("10.0.0.66"), "{refused}");
     bench.open_from(OTHER.into()).unwrap();
-    // Whoever joins makes room, and so does whoever goes.
+    // A session that joins or ends makes room.
     bench.say(silent[0], join("demo", 0, 2, 4000));
     bench.open_from(flooder).unwrap();
     assert!(bench.open_from(flooder).is_err());

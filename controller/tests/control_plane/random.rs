@@ -30,7 +30,7 @@ enum Step {
     Alive(prop::sample::Index),
     Band(prop::sample::Index),
     Close(prop::sample::Index),
-    /// Every open session shows that it lives.
+    /// Every open session sends a heartbeat.
     AllAlive,
     RunTask,
     RunTasks,
@@ -152,8 +152,8 @@ proptest! {
             history.bench.run_tasks();
             history.bench.pass(Duration::from_secs(4));
         }
-        for (id, heard) in &history.bench.heard {
-            prop_assert!(heard.closed, "{:?} is open still: {:?}", id, heard);
+        for (id, received) in &history.bench.received {
+            prop_assert!(received.closed, "{:?} is open still: {:?}", id, received);
         }
         prop_assert!(history.bench.coordinator.is_idle());
         prop_assert!(history.bench.coordinator.is_unused());

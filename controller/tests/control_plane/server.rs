@@ -82,17 +82,17 @@ impl Client {
         self.stream.write_all(&line).expect("the server reads");
     }
 
-    /// The next event that is no sign of life; `None` at the end of the session.
-    fn hear(&mut self) -> Option<SessionEvent> {
+    /// The next event that is not a heartbeat; `None` at the end of the session.
+    fn receive(&mut self) -> Option<SessionEvent> {
         loop {
-            match self.hear_any()? {
+            match self.receive_any()? {
                 SessionEvent::Alive {} | SessionEvent::PeerLeft { .. } => {}
                 event => return Some(event),
             }
         }
     }
 
-    fn hear_any(&mut self) -> Option<SessionEvent> {
+    fn receive_any(&mut self) -> Option<SessionEvent> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
             Ok(0) => None,
@@ -102,28 +102,28 @@ impl Client {
     }
 
     fn admission(&mut self) -> Admission {
-        match self.hear() {
+        match self.receive() {
             Some(SessionEvent::Admitted(admission)) => admission,
             other => panic!("not admitted: {other:?}"),
         }
     }
 
-    /// The refusal that is the session's last word.
+    /// The refusal that is the session's last event.
     fn refusal(&mut self) -> (Refusal, String) {
-        match self.hear() {
+        match self.receive() {
             Some(SessionEvent::Refused { reason, message }) => {
-                assert_eq!(self.hear(), None);
+                assert_eq!(self.receive(), None);
                 (reason, message)
             }
             other => panic!("not refused: {other:?}"),
         }
     }
 
-    /// The rank whose loss is the session's last word.
+    /// The rank whose loss is the session's last event.
     fn peer_lost(&mut self) -> u16 {
-        match self.hear() {
+        match self.receive() {
             Some(SessionEvent::PeerLost { rank, .. }) => {
-                assert_eq!(self.hear(), None);
+                assert_eq!(self.receive(), None);
                 rank
             }
             other => panic!("no peer is lost: {other:?}"),
@@ -156,14 +156,14 @@ fn four_workers_are_admitted_and_leave() {
     }
     for member in &mut members {
         member.say(&SessionRequest::Leave {});
-        assert_eq!(member.hear(), None);
+        assert_eq!(member.receive(), None);
     }
     assert_eq!(port.end("demo"), EndReason::Finished);
     port.finish();
 }
 
 #[test]
-fn a_worker_that_dies_is_told_at_once_and_the_next_job_starts() {
+fn a_lost_worker_is_reported_at_once_and_the_next_job_starts() {
     let port = port();
     let (mut members, first) = port.start_job("demo", 4, 5000);
     let (mut others, beside) = port.start_job("beside", 2, 6000);
@@ -178,7 +178,7 @@ fn a_worker_that_dies_is_told_at_once_and_the_next_job_starts() {
     let (_members, second) = port.start_job("demo", 4, 5000);
     assert!(second.epoch > first.epoch && second.job != first.job);
     others[0].say(&SessionRequest::Leave {});
-    assert_eq!(others[0].hear(), None, "the job beside goes on and ends in peace");
+    assert_eq!(others[0].receive(), None, "the other job continues and ends gracefully");
     others[1].say(&SessionRequest::Leave {});
     assert_eq!(port.end("beside"), EndReason::Finished);
     port.finish();
@@ -208,9 +208,9 @@ fn a_silent_member_is_lost_after_the_lease() {
     let port = Port::start(Fake::new(1024, 64, 16), config);
     let (mut members, _) = port.start_job("demo", 2, 5000);
     let start = Instant::now();
-    // Rank 0 shows that it lives at every sign of life; rank 1 only listens.
+    // Rank 0 answers every heartbeat; rank 1 only receives.
     let lost = loop {
-        match members[0].hear_any() {
+        match members[0].receive_any() {
             Some(SessionEvent::PeerLeft { .. }) => {}
             Some(SessionEvent::Alive {}) => members[0].say(&SessionRequest::Alive {}),
             Some(SessionEvent::PeerLost { rank, message }) => break (rank, message),
@@ -225,7 +225,7 @@ fn a_silent_member_is_lost_after_the_lease() {
 }
 
 #[test]
-fn garbage_is_answered_and_harms_nobody() {
+fn garbage_is_answered_and_affects_no_other_session() {
     let port = port();
     let mut first = port.join("demo", 0, 2, 5000);
     let long = vec![b'{'; 100_000];
@@ -260,10 +260,10 @@ fn half_open_sessions_end() {
     let mut half = port.connect();
     half.stream.write_all(b"{\"type\":").expect("the server reads");
     assert_eq!(half.refusal().0, Refusal::Protocol);
-    // No more lines to come: the worker is gone, and its rank is free.
+    // The worker has closed its end: it is lost, and its rank is free.
     let mut shut = port.join("demo", 0, 2, 5000);
     shut.stream.shutdown(Shutdown::Write).expect("the connection is open");
-    assert_eq!(shut.hear(), None);
+    assert_eq!(shut.receive(), None);
     let mut alone = port.join("demo", 0, 2, 5000);
     let (reason, message) = alone.refusal();
     assert_eq!(reason, Refusal::PeersMissing);
@@ -272,7 +272,7 @@ fn half_open_sessions_end() {
 }
 
 #[test]
-fn too_many_sessions_are_told_so() {
+fn too_many_sessions_are_refused_with_the_reason() {
     let mut config = config();
     config.sessions_max = 2;
     config.heartbeat = Duration::from_millis(50);
@@ -281,9 +281,9 @@ fn too_many_sessions_are_told_so() {
     assert_eq!(port.connect().refusal().0, Refusal::Busy);
     let [_first, second] = held;
     drop(second);
-    // Its place is free as soon as the server has noticed.
+    // Its place is free as soon as the server has detected it.
     let start = Instant::now();
-    while port.join("demo", 1, 3, 5002).hear_any() != Some(SessionEvent::Alive {}) {
+    while port.join("demo", 1, 3, 5002).receive_any() != Some(SessionEvent::Alive {}) {
         assert!(start.elapsed() < PATIENCE, "no place gets free");
     }
     port.finish();
@@ -313,7 +313,7 @@ fn a_shutdown_tells_the_workers_and_empties_the_switch() {
     let port = Port::start(Fake::new(1024, 64, 16), config);
     let (mut members, _) = port.start_job("demo", 2, 5000);
     let mut waiting = port.join("other", 0, 2, 6000);
-    assert_eq!(waiting.hear_any(), Some(SessionEvent::Alive {}), "it has joined");
+    assert_eq!(waiting.receive_any(), Some(SessionEvent::Alive {}), "it has joined");
     assert!(!port.handle.is_finished());
     port.handle.shutdown().expect("the server did not fail");
     assert!(port.fake.lock().is_empty());
@@ -342,7 +342,7 @@ fn a_driver_that_crashes_ends_the_server_with_an_error() {
     let port = Port::start(fake, config());
     let mut members: Vec<_> = (0..2).map(|rank| port.join("demo", rank, 2, 5000 + rank)).collect();
     for member in &mut members {
-        assert_eq!(member.hear(), None);
+        assert_eq!(member.receive(), None);
     }
     assert!(matches!(port.handle.shutdown(), Err(ServerError::Crashed)));
 }

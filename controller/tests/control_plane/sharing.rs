@@ -1,4 +1,4 @@
-//! Slots that are taken from some jobs for others: from whom, and what becomes of them.
+//! Slots that are taken from some jobs for others: from which jobs, and how these continue.
 
 use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
@@ -58,28 +58,28 @@ impl Pair {
 }
 
 fn slots(bench: &Bench, members: [SessionId; 2]) -> Option<u32> {
-    let slots = members.map(|id| bench.heard[&id].admission().map(|admission| admission.slots));
-    assert_eq!(slots[0], slots[1], "all are told the same");
+    let slots = members.map(|id| bench.received[&id].admission().map(|admission| admission.slots));
+    assert_eq!(slots[0], slots[1], "all members receive the same");
     slots[0]
 }
 
-/// What the members were told when they lost their place, if they did.
+/// The reason that the members received when they lost their place, if they did.
 fn moved(bench: &Bench, members: [SessionId; 2]) -> Option<String> {
     let lost = members.map(|id| {
-        bench.heard[&id].events.iter().find_map(|event| match event {
+        bench.received[&id].events.iter().find_map(|event| match event {
             SessionEvent::SwitchLost { message } => Some(message.clone()),
             _ => None,
         })
     });
-    assert_eq!(lost[0], lost[1], "all are told the same");
+    assert_eq!(lost[0], lost[1], "all members receive the same");
     lost[0].clone()
 }
 
-/// Lets time pass while all who have a session show that they live, and the switch does its work.
+/// Lets time pass while all sessions send heartbeats, and the switch does its work.
 fn pass(bench: &mut Bench, time: Duration) {
     let end = bench.now + time;
     while bench.now < end {
-        let open = bench.heard.iter().filter(|(_, heard)| !heard.closed).map(|(id, _)| *id);
+        let open = bench.received.iter().filter(|(_, received)| !received.closed).map(|(id, _)| *id);
         open.collect::<Vec<_>>().into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
         bench.pass(SECOND.min(end - bench.now));
         bench.run_tasks();
@@ -107,7 +107,7 @@ fn a_job_shrinks_for_another_and_grows_back_when_that_has_gone() {
     let a = first.join(&mut bench);
     assert_eq!(slots(&bench, a), Some(512), "not all that it wants, or the two would never come to rest");
     pass(&mut bench, 3 * SETTLE);
-    assert_eq!((moved(&bench, a), moved(&bench, b)), (None, None), "nobody is moved for nothing");
+    assert_eq!((moved(&bench, a), moved(&bench, b)), (None, None), "no job is moved without need");
 
     leave(&mut bench, b);
     pass(&mut bench, SETTLE);
@@ -126,7 +126,7 @@ fn who_comes_while_another_is_set_up_waits_for_that() {
     let a = first.ask(&mut bench);
     let b = second.ask(&mut bench);
     assert_eq!(
-        (slots(&bench, a), bench.heard[&b[0]].refusal()),
+        (slots(&bench, a), bench.received[&b[0]].refusal()),
         (None, None),
         "the switch has done nothing yet"
     );
@@ -144,7 +144,7 @@ fn three_jobs_come_to_a_rest() {
     let mut members = pairs.each_ref().map(|_| None::<[SessionId; 2]>);
     for (index, pair) in pairs.iter().enumerate() {
         members[index] = Some(pair.join(&mut bench));
-        // Whoever was moved comes again at once, as ranks do, until all have a place.
+        // Moved jobs join again at once, as ranks do, until all have a place.
         for _ in 0..20 {
             for (at, pair) in pairs.iter().enumerate().take(index + 1) {
                 let gone = members[at].is_some_and(|ids| bench.closed(&ids).len() == 2);
@@ -155,7 +155,7 @@ fn three_jobs_come_to_a_rest() {
             pass(&mut bench, 2 * SECOND);
         }
         let held: Vec<u32> = members.iter().flatten().filter_map(|ids| slots(&bench, *ids)).collect();
-        assert_eq!(held.len(), index + 1, "everybody has a place: {held:?}");
+        assert_eq!(held.len(), index + 1, "every job has a place: {held:?}");
         assert!(held.iter().sum::<u32>() >= 768 && held.iter().all(|slots| *slots >= 256), "{held:?}");
     }
     bench.finish();
@@ -167,27 +167,27 @@ fn who_cannot_do_without_keeps_what_it_has() {
         let mut bench = shared(sharing);
         let a = Pair { movable: false, ..Pair::new("first", 1024, 5000) }.join(&mut bench);
         let b = Pair::new("second", 1024, 5010).join(&mut bench);
-        assert_eq!(bench.heard[&b[0]].refusal(), Some(Refusal::Slots), "{sharing:?}");
+        assert_eq!(bench.received[&b[0]].refusal(), Some(Refusal::Slots), "{sharing:?}");
         assert_eq!((slots(&bench, a), moved(&bench, a)), (Some(1024), None));
         bench.finish();
     }
     let mut bench = shared(Sharing::Static);
     let a = Pair::new("first", 1024, 5000).join(&mut bench);
     let b = Pair::new("second", 1024, 5010).join(&mut bench);
-    assert_eq!(bench.heard[&b[0]].refusal(), Some(Refusal::Slots));
+    assert_eq!(bench.received[&b[0]].refusal(), Some(Refusal::Slots));
     assert_eq!(moved(&bench, a), None, "what a job has it keeps");
     bench.finish();
 }
 
 #[test]
-fn slots_are_given_to_nobody_before_the_switch_has_let_go_of_them() {
+fn slots_are_not_given_away_before_the_switch_has_released_them() {
     let mut bench = shared(Sharing::Elastic);
     let a = Pair::new("first", 1024, 5000).join(&mut bench);
     bench.fake.lock().failing = Box::new(|_| true);
     let b = Pair::new("second", 1024, 5010).join(&mut bench);
     assert!(moved(&bench, a).is_some());
     pass(&mut bench, SECOND);
-    assert_eq!((slots(&bench, b), bench.heard[&b[0]].refusal()), (None, None), "it waits");
+    assert_eq!((slots(&bench, b), bench.received[&b[0]].refusal()), (None, None), "it waits");
     bench.fake.lock().failing = Box::new(|_| false);
     for _ in 0..10 {
         pass(&mut bench, SECOND);
@@ -213,7 +213,7 @@ fn a_higher_priority_displaces_a_lower_one_and_not_twice_in_a_row() {
     let high = Pair { tenant: Some("high"), ..Pair::new("urgent", 1024, 5010) };
     let a = low.join(&mut bench);
     let other = Pair { tenant: Some("low"), ..Pair::new("other", 1024, 5030) }.join(&mut bench);
-    assert_eq!(bench.heard[&other[0]].refusal(), Some(Refusal::Slots), "of the same priority");
+    assert_eq!(bench.received[&other[0]].refusal(), Some(Refusal::Slots), "of the same priority");
     let b = high.join(&mut bench);
     assert_eq!(
         moved(&bench, a).as_deref(),
@@ -221,14 +221,14 @@ fn a_higher_priority_displaces_a_lower_one_and_not_twice_in_a_row() {
     );
     assert_eq!(slots(&bench, b), Some(1024));
     let a = low.join(&mut bench);
-    assert_eq!(bench.heard[&a[0]].refusal(), Some(Refusal::Slots), "it asks again, later");
+    assert_eq!(bench.received[&a[0]].refusal(), Some(Refusal::Slots), "it asks again, later");
     leave(&mut bench, b);
     let a = low.join(&mut bench);
     assert_eq!(slots(&bench, a), Some(1024));
-    // Another urgent one at once: the same job is not driven out a second time so soon.
+    // Another urgent one at once: the same job is not displaced a second time so soon.
     let late = Pair { tenant: Some("high"), ..Pair::new("late", 1024, 5020) };
     let b = late.join(&mut bench);
-    assert_eq!((bench.heard[&b[0]].refusal(), moved(&bench, a)), (Some(Refusal::Slots), None));
+    assert_eq!((bench.received[&b[0]].refusal(), moved(&bench, a)), (Some(Refusal::Slots), None));
     pass(&mut bench, SETTLE);
     let b = late.join(&mut bench);
     assert_eq!(slots(&bench, b), Some(1024));
@@ -236,7 +236,7 @@ fn a_higher_priority_displaces_a_lower_one_and_not_twice_in_a_row() {
 }
 
 #[test]
-fn nobody_grows_beyond_a_quota() {
+fn no_job_grows_beyond_a_quota() {
     let config = Config { sharing: Sharing::Elastic, settle: SETTLE, ..Config::controller(FLOOR, 0) };
     let mut bench = Bench::new(Fake::new(1024, 64, 16), config);
     tenant(&mut bench, "red", 0, 300);
@@ -293,7 +293,7 @@ fn a_tree_makes_room_at_every_switch_and_grows_when_all_have_it() {
     let across = Pair { from: [left, right], ..Pair::new("across", 1024, 5000) };
     let a = across.join(&mut bench);
     assert_eq!(slots(&bench, a), Some(1024));
-    // One who needs a single leaf has the whole tree shrink.
+    // A job that needs a single leaf makes the whole tree shrink.
     let local = Pair { from: [left, left], ..Pair::new("local", 512, 5010) };
     let b = local.join(&mut bench);
     assert_eq!(slots(&bench, b), Some(512));

@@ -85,8 +85,8 @@ fn say(stream: &mut impl Write, request: &SessionRequest) -> std::io::Result<()>
     stream.flush()
 }
 
-/// The next event that is no sign of life.
-fn hear(stream: impl Read) -> SessionEvent {
+/// The next event that is not a heartbeat.
+fn receive(stream: impl Read) -> SessionEvent {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = String::new();
@@ -101,11 +101,11 @@ fn hear(stream: impl Read) -> SessionEvent {
 fn is_admitted(address: SocketAddr, authority: &Authority, job: &str, udp_port: u16) {
     let mut worker = secured(address, authority);
     say(&mut worker, &join(job, 0, 1, udp_port)).unwrap();
-    assert!(matches!(hear(&mut worker), SessionEvent::Admitted(_)));
+    assert!(matches!(receive(&mut worker), SessionEvent::Admitted(_)));
 }
 
 #[test]
-fn workers_that_know_the_authority_are_admitted_and_others_go_away() {
+fn workers_that_trust_the_authority_are_admitted_and_others_disconnect() {
     let (authority, other) = (Authority::new(), Authority::new());
     let port = port(Some(authority.acceptor()));
     let address = port.local_addr();
@@ -118,12 +118,12 @@ fn workers_that_know_the_authority_are_admitted_and_others_go_away() {
 }
 
 #[test]
-fn plain_text_at_a_tls_port_is_told_so() {
+fn plain_text_at_a_tls_port_is_refused_with_the_reason() {
     let authority = Authority::new();
     let port = port(Some(authority.acceptor()));
     let mut plain = connect(port.local_addr());
     say(&mut plain, &join("a", 0, 1, 5000)).unwrap();
-    let SessionEvent::Refused { reason: Refusal::Protocol, message } = hear(&plain) else {
+    let SessionEvent::Refused { reason: Refusal::Protocol, message } = receive(&plain) else {
         panic!("not refused")
     };
     assert!(message.contains("speaks TLS") && message.contains("NETFOLD_CA"), "{message}");
@@ -137,17 +137,17 @@ fn tls_at_a_plain_port_is_answered_at_once() {
     let mut worker = secured(port.local_addr(), &Authority::new());
     let refused = say(&mut worker, &join("a", 0, 1, 5000)).unwrap_err();
     assert!(refused.to_string().contains("InvalidContentType"), "{refused}");
-    // In its own words, for whoever looks at the packets.
+    // The answer is plain text, so that it is readable in a packet capture.
     let mut raw = connect(port.local_addr());
     raw.write_all(&[0x16, 3, 1]).unwrap();
-    let SessionEvent::Refused { reason: Refusal::Protocol, message } = hear(&raw) else {
+    let SessionEvent::Refused { reason: Refusal::Protocol, message } = receive(&raw) else {
         panic!("not refused")
     };
     assert!(message.contains("does not speak TLS"), "{message}");
 }
 
 #[test]
-fn handshakes_that_do_not_go_on_are_cut_off_and_hold_nobody_up() {
+fn stalled_handshakes_are_cut_off_and_delay_no_other_session() {
     let authority = Authority::new();
     let port = port(Some(authority.acceptor()));
     let address = port.local_addr();

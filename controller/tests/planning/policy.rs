@@ -63,7 +63,7 @@ impl Watched {
         answer
     }
 
-    /// Whether a range of some size that would do is free and nobody is to get it.
+    /// Whether a range of a sufficient size is free and not promised to a job.
     fn fits(&self, wanted: u32, least: u32) -> bool {
         let mut arena = Arena::new(self.policy.capacity());
         for holding in self.holdings() {
@@ -129,11 +129,11 @@ impl Watched {
                 );
             }
             if let Some(range) = range {
-                assert!(taken.is_free(range), "{range} is somebody else's: {:?}", self.holdings());
+                assert!(taken.is_free(range), "{range} belongs to another job: {:?}", self.holdings());
                 taken.take(range);
             }
         }
-        // What is promised is nobody else's, but for those who are ordered to leave it.
+        // A promised range belongs to no other job, except to those that are ordered to leave it.
         for Holding { job, next, .. } in self.holdings() {
             for other in self.holdings().iter().filter(|other| other.job != job) {
                 let overlap =
@@ -181,7 +181,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn nobody_has_anothers_slots_and_all_come_back(
+    fn no_two_jobs_share_slots_and_all_slots_come_back(
         name in prop::sample::select(NAMES.to_vec()),
         capacity in 1_u32..200,
         steps in prop::collection::vec(step(), 1..80),
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn elastic_shares_leave_nobody_with_less_than_half_of_what_another_could_give(
+    fn elastic_shares_leave_no_job_with_less_than_half_of_what_another_could_give(
         asks in prop::collection::vec((3_u32..9, 0_u32..6, 1_u32..5), 1..12),
     ) {
         let mut watched = Watched::new("elastic", 256);
@@ -249,7 +249,7 @@ proptest! {
             let wanted = watched.demands[job].wanted;
             prop_assert!(range.slots() == wanted || !watched.fits(range.slots() * 2, range.slots() * 2), "{:?}", held);
         }
-        // Of two jobs that are halves of one range, none has reason to envy the other.
+        // Of two jobs that are halves of one range, neither has a smaller share than it could have.
         for Holding { job, range, .. } in &held {
             let (own, range) = (watched.demands[job], range.unwrap());
             let Some(double) = range.double().filter(|_| range.slots() < own.wanted) else { continue };
@@ -357,7 +357,7 @@ fn the_least_important_are_displaced_and_not_twice_in_the_guard_time() {
     assert_eq!(policy.poll(6), [Order::Start { job: JobId(6), range: range(32, 32) }]);
     policy.done(7, JobId(2));
     assert_eq!(policy.poll(7), [Order::Start { job: JobId(5), range: range(16, 16) }]);
-    // The displaced come back when there is room, and are left in peace.
+    // The displaced jobs return when there is room, and are not displaced again.
     policy.leave(8, JobId(6));
     assert!(matches!(ask(&mut policy, 9, 2, 16, 0), Ok(Answer::Granted(_))));
     assert!(matches!(ask(&mut policy, 9, 3, 16, 0), Ok(Answer::Granted(_))));
@@ -369,7 +369,7 @@ fn the_least_important_are_displaced_and_not_twice_in_the_guard_time() {
 }
 
 #[test]
-fn who_spills_is_called_back_in_turn() {
+fn spilled_jobs_are_called_back_in_order() {
     let mut policy = Spill::new(64, 48);
     assert!(matches!(policy.ask(0, demand(1, 64, 64)), Ok(Answer::Granted(_))));
     assert_eq!(policy.ask(0, demand(2, 32, 32)), Ok(Answer::Spilled));
@@ -453,7 +453,7 @@ fn standing(job: u64, at: Range, movable: bool) -> Standing {
 }
 
 #[test]
-fn room_is_made_by_those_who_can_and_as_the_policy_says() {
+fn room_is_made_by_movable_jobs_as_the_policy_decides() {
     let ask = |name: &str, standing: &[Standing], demand| room(&mut *policy(name, 1024), standing, demand);
     let moved = |job, slots| Move { job: JobId(job), slots };
     let whole = [standing(1, range(0, 1024), true)];
@@ -486,7 +486,7 @@ fn room_is_made_by_those_who_can_and_as_the_policy_says() {
 }
 
 #[test]
-fn who_may_grow_is_told_and_nobody_else() {
+fn only_jobs_that_may_grow_are_named() {
     let ask = |standing: &[Standing]| growth(&mut Elastic::new(1024, 0), standing);
     let doubled = vec![Move { job: JobId(1), slots: Some(512) }];
     assert_eq!(ask(&[standing(1, range(0, 256), true), standing(2, range(512, 512), false)]), doubled);

@@ -227,8 +227,8 @@ fn turns_are_the_best_there_are() {
         // The perimeter is 72 or a divisor of it, so a step is a whole number of microseconds, or a fraction.
         let turned = all_on_one(&jobs).best(&jobs, ANGLES, seed).unwrap();
         assert!(turned.score > 1.0 - least - 1e-9, "seed {seed}: {} below {}", turned.score, 1.0 - least);
-        let told = 1.0 - excess(&turned.shifts_us);
-        assert!(told > turned.score - 0.05, "seed {seed}: {told} is not {}", turned.score);
+        let achieved = 1.0 - excess(&turned.shifts_us);
+        assert!(achieved > turned.score - 0.05, "seed {seed}: {achieved} is not {}", turned.score);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Entropy values: every policy on its own, and over paths of which some are slow or dead.
+//! Entropy values: every policy on its own, and over paths of which some are slow or lose all packets.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -32,7 +32,7 @@ fn every_round_has_every_value_once() {
 }
 
 #[test]
-fn penalties_are_paid_off_by_being_passed_over() {
+fn penalties_decrease_each_time_a_value_is_skipped() {
     let mut spray = Bitmap::new(16, 1).unwrap();
     spray.told(0, 5, Fate::Trimmed);
     spray.told(0, 6, Fate::Marked);
@@ -42,7 +42,7 @@ fn penalties_are_paid_off_by_being_passed_over() {
     spray.told(0, 999, Fate::TimedOut);
     assert_eq!([5, 6, 7, 8].map(|value| spray.penalty(value)), [4, 1, 15, 0]);
     let mut given = [0; 16];
-    // Fifteen rounds: without those passed over there are 16 less 1 each time for 7, and so on.
+    // Fifteen rounds: without those skipped there are 16 less 1 each time for 7, and so on.
     for _ in 0..16 * 15 - 20 {
         given[usize::from(spray.next(0))] += 1;
     }
@@ -92,7 +92,7 @@ fn after_a_timeout_only_what_came_through_is_used() {
     assert_eq!(spray.next(over), 77);
 }
 
-/// So many packets over 16 paths, of which some are dead and some mark; what comes of a packet is known 16 packets later.
+/// So many packets over 16 paths, of which some lose all packets and some mark; a packet's outcome is known 16 packets later.
 /// Returns the part of packets on dead and on slow paths, of the second half.
 fn shares(spray: &mut dyn Spray, dead: u16, slow: u16) -> (f64, f64) {
     const PACKETS: usize = 20_000;

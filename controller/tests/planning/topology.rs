@@ -1,4 +1,4 @@
-//! Topology files: what they mean, and what is said of those that cannot be used.
+//! Topology files: what they mean, and the errors of those that cannot be used.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -158,7 +158,7 @@ fn the_examples_of_the_documentation_can_be_used() {
     assert_eq!(switches, [1, 1, 4]);
 }
 
-/// Reads a file with one change and returns what is said of it.
+/// Reads a file with one change and returns the error.
 fn spoilt(text: &str, from: &str, to: &str) -> TopologyError {
     assert!(text.contains(from), "{from}");
     let text = text.replacen(from, to, 1);
