@@ -16,26 +16,26 @@
 mod bands;
 mod command;
 mod join;
-mod keep;
 mod lifecycle;
-mod look;
+mod persist;
 mod presence;
 mod rate_limiter;
 mod sharing;
+mod snapshot;
 mod switches;
 mod tenants;
 
 pub use crate::jobs::SessionId;
 
-use self::rate_limiter::RateLimiter;
-use self::sharing::Shares;
+use self::rate_limiter::TokenRateLimiter;
+use self::sharing::Reallocations;
 use crate::bands::Banding;
-use crate::executor::Task;
+use crate::executor::SwitchTask;
 use crate::fleet::Fleet;
-use crate::jobs::{Active, Forming, JobEvent, Phase, TreeName};
+use crate::jobs::{ActiveTree, FormingTree, JobEvent, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::Sharing;
-use crate::record::{Change, JobName, JobRecord, Kept, TenantRecord};
+use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
 use netfold_control::{CongestionAlgorithm, Refusal, SessionEvent, SessionRequest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,7 +79,7 @@ pub struct Config {
     /// How long the controller waits for workers after a restart.
     pub resume: Duration,
     /// How long a switch may be out of reach before its jobs lose their place.
-    pub switch_patience: Duration,
+    pub switch_timeout: Duration,
     /// The congestion-control algorithm of the workers.
     pub congestion: CongestionAlgorithm,
     /// Which classes of packets jobs have.
@@ -116,7 +116,7 @@ impl Config {
             grace: Duration::ZERO,
             away: Duration::ZERO,
             resume: Duration::ZERO,
-            switch_patience: Duration::ZERO,
+            switch_timeout: Duration::ZERO,
             congestion: CongestionAlgorithm::Dctcp,
             banding: Banding::default(),
             sharing: Sharing::Static,
@@ -138,7 +138,7 @@ impl Config {
             grace: Duration::from_secs(60),
             away: Duration::from_secs(2),
             resume: Duration::from_secs(10),
-            switch_patience: Duration::from_millis(1500),
+            switch_timeout: Duration::from_millis(1500),
             tenants: true,
             jobs_kept: 10_000,
             unix_s,
@@ -163,16 +163,16 @@ pub enum Output {
         session: SessionId,
     },
     /// Make a change durable before any later output is acted on.
-    Keep(Change),
+    Persist(Change),
     /// Carry out a task on the switches and hand back its outcome, in the order of the tasks.
-    Task(Task),
+    Task(SwitchTask),
     /// Write an event to the log and to those who watch.
     Log(JobEvent),
 }
 
 /// How a session ended without a leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum SessionLoss {
     /// The connection was closed or broke.
     Closed,
     /// Nothing was received for a lease.
@@ -185,7 +185,7 @@ pub enum Loss {
     Left,
 }
 
-impl std::fmt::Display for Loss {
+impl std::fmt::Display for SessionLoss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Closed => "closed its control session without leaving",
@@ -250,9 +250,9 @@ pub struct Coordinator {
     jobs: BTreeMap<JobName, JobRecord>,
     /// Those of them that are over and were not declared, by when that was.
     over: BTreeSet<(u64, JobName)>,
-    forming: BTreeMap<u64, Forming>,
+    forming: BTreeMap<u64, FormingTree>,
     formations: u64,
-    active: BTreeMap<u16, Active>,
+    active: BTreeMap<u16, ActiveTree>,
     outputs: VecDeque<Output>,
     /// Which start of each switch was last known, where it says.
     boots: BTreeMap<usize, Option<String>>,
@@ -260,17 +260,17 @@ pub struct Coordinator {
     down_since: BTreeMap<usize, Duration>,
     /// Tasks without an outcome yet.
     tasks: usize,
-    /// Limits refusals of wrong tokens, by source address.
-    credential_limiter: RateLimiter,
+    /// Who shows wrong tokens.
+    token_limiter: TokenRateLimiter,
     /// From whom slots were taken, and for whom.
-    shares: Shares,
+    reallocations: Reallocations,
     shut_down: bool,
 }
 
 impl Coordinator {
     /// Admission to the switches of a fleet that hold nothing of ours but the places that were kept. These are adopted first:
     /// take the outputs.
-    pub fn new(config: Config, fleet: Fleet, kept: Kept) -> Self {
+    pub fn new(config: Config, fleet: Fleet, kept: StoredRecords) -> Self {
         let mut coordinator = Self {
             fleet,
             config,
@@ -292,8 +292,8 @@ impl Coordinator {
             boots: BTreeMap::new(),
             down_since: BTreeMap::new(),
             tasks: 0,
-            credential_limiter: RateLimiter::default(),
-            shares: Shares::default(),
+            token_limiter: TokenRateLimiter::default(),
+            reallocations: Reallocations::default(),
             shut_down: false,
         };
         coordinator.restore(kept);
@@ -382,11 +382,11 @@ impl Coordinator {
             ),
             (SessionRequest::Join(join), Stage::Greeting) => self.join(now, id, join),
             (SessionRequest::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
-            (SessionRequest::Band {}, Stage::Active { job, .. }) => self.tell_band(id, job),
+            (SessionRequest::Band {}, Stage::Active { job, .. }) => self.send_band(id, job),
             (SessionRequest::Band {}, _) => {
                 self.refuse(
                     id,
-                    Refused::protocol("only a worker of a running job may ask for its classes of packets"),
+                    Refused::protocol("classes of packets are told to workers of a job that runs"),
                 );
             }
             (SessionRequest::Alive {}, Stage::Greeting) => {
@@ -402,27 +402,27 @@ impl Coordinator {
         let Some(session) = self.sessions.get(&id) else { return };
         let (reason, message) = (refused.reason, refused.message.clone());
         self.outputs.push_back(Output::Log(JobEvent::Refused { peer: session.peer, reason, message }));
-        self.turn_away(id, refused);
+        self.reject(id, refused);
     }
 
     /// The same, without an entry in the log.
-    fn turn_away(&mut self, id: SessionId, refused: Refused) {
+    fn reject(&mut self, id: SessionId, refused: Refused) {
         self.send(id, refused.into());
-        self.end_session(id, Loss::Protocol);
+        self.end_session(id, SessionLoss::Protocol);
     }
 
     /// A session is gone, or is to go. Sessions that were closed meanwhile are ignored.
-    pub fn close(&mut self, now: Duration, id: SessionId, loss: Loss) {
+    pub fn close(&mut self, now: Duration, id: SessionId, loss: SessionLoss) {
         self.tick(now);
         self.end_session(id, loss);
     }
 
-    fn end_session(&mut self, id: SessionId, loss: Loss) {
+    fn end_session(&mut self, id: SessionId, loss: SessionLoss) {
         let Some(session) = self.dismiss(id) else { return };
         match session.stage {
             Stage::Greeting => {}
             Stage::Forming { formation, rank } => self.leave_formation(formation, rank),
-            Stage::Active { job, rank } => self.miss_member(job, rank, loss),
+            Stage::Active { job, rank } => self.lose_session(job, rank, loss),
         }
     }
 
@@ -437,7 +437,7 @@ impl Coordinator {
                 Timer::Withdraw(job) => self.retry_withdraw(job),
                 Timer::Away(job) => self.check_away(now, job),
                 Timer::Switch(switch) => self.check_switch(switch),
-                Timer::Share => self.grow(),
+                Timer::Grow => self.grow(),
             }
         }
     }
@@ -470,7 +470,7 @@ impl Coordinator {
                 self.dismiss(id);
             } else {
                 self.send(id, shutting_down().into());
-                self.end_session(id, Loss::Closed);
+                self.end_session(id, SessionLoss::Closed);
             }
         }
     }
@@ -536,7 +536,7 @@ impl Coordinator {
         let lease = self.config.lease;
         let deadline = match session.stage {
             Stage::Forming { .. } => now + lease,
-            Stage::Active { job, .. } if self.active[&job].phase == Phase::Installing => now + lease,
+            Stage::Active { job, .. } if self.active[&job].phase == TreePhase::Installing => now + lease,
             Stage::Greeting | Stage::Active { .. } => session.last_received + lease,
         };
         if deadline > now {
@@ -548,7 +548,7 @@ impl Coordinator {
                     let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
                     self.send(id, SessionEvent::PeerLost { rank, message });
                 }
-                self.end_session(id, Loss::Silent);
+                self.end_session(id, SessionLoss::Silent);
             }
             _ => self.refuse(id, Refused::protocol(format!("no join within {lease:?}: send one first"))),
         }

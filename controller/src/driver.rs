@@ -99,7 +99,7 @@ pub trait SwitchDriver: Send {
 /// An object that a switch holds for the control plane, in the terms of [`SwitchDriver`]: what a restarted control plane
 /// reports as installed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Held {
+pub enum HeldEntity {
     /// What [`SwitchDriver::bind_port`] has bound.
     Port {
         /// The port.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// One piece of work on the switches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Task {
+pub enum SwitchTask {
     /// Give a tree of a job its place.
     Install(Arc<Placement>),
     /// Record that a tree is installed, and that these ranks are retired: the driver's starter tells the switches.
@@ -37,9 +37,9 @@ pub enum Task {
     },
 }
 
-/// How a [`Task`] went.
+/// How a [`SwitchTask`] went.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// The job may start.
     Installed {
         /// Job number.
@@ -55,15 +55,15 @@ pub enum Outcome {
         switch: usize,
         /// The step that failed.
         error: DriverError,
-        /// Whether every step before it was undone. If not, a [`Task::Withdraw`] must follow.
+        /// Whether every step before it was undone. If not, a [`SwitchTask::Withdraw`] must follow.
         clean: bool,
     },
-    /// A [`Task::Adopt`] was done.
+    /// A [`SwitchTask::Adopt`] was done.
     Adopted {
         /// Job number.
         job: u16,
     },
-    /// A [`Task::Retire`] was tried; on an error the member's place is held until the job is withdrawn.
+    /// A [`SwitchTask::Retire`] was tried; on an error the member's place is held until the job is withdrawn.
     Retired {
         /// Job number.
         job: u16,
@@ -72,7 +72,7 @@ pub enum Outcome {
         /// How it went.
         result: Result<(), DriverError>,
     },
-    /// A [`Task::Withdraw`] was tried; on an error it must be repeated.
+    /// A [`SwitchTask::Withdraw`] was tried; on an error it must be repeated.
     Withdrawn {
         /// Job number.
         job: u16,
@@ -87,7 +87,7 @@ struct Ledger {
     installed: Installed,
 }
 
-/// Runs [`Task`]s on the switches of a fleet.
+/// Runs [`SwitchTask`]s on the switches of a fleet.
 pub struct Executor {
     drivers: Vec<Box<dyn SwitchDriver>>,
     ledgers: BTreeMap<u16, Ledger>,
@@ -112,28 +112,30 @@ impl Executor {
     }
 
     /// Carries out one task; blocks as long as the drivers do.
-    pub fn run(&mut self, task: Task) -> Outcome {
+    pub fn run(&mut self, task: SwitchTask) -> TaskOutcome {
         match task {
-            Task::Install(placement) => self.install(placement),
-            Task::Adopt { placement, first_chunk, left } => {
+            SwitchTask::Install(placement) => self.install(placement),
+            SwitchTask::Adopt { placement, first_chunk, left } => {
                 let job = placement.job().job;
                 let installed = Installed::assume(&placement.plan, first_chunk, &left);
                 self.ledgers.insert(job, Ledger { placement, installed });
-                Outcome::Adopted { job }
+                TaskOutcome::Adopted { job }
             }
-            Task::Retire { job, rank } => Outcome::Retired { job, rank, result: self.retire(job, rank) },
-            Task::Withdraw { job } => Outcome::Withdrawn { job, result: self.withdraw(job) },
+            SwitchTask::Retire { job, rank } => {
+                TaskOutcome::Retired { job, rank, result: self.retire(job, rank) }
+            }
+            SwitchTask::Withdraw { job } => TaskOutcome::Withdrawn { job, result: self.withdraw(job) },
         }
     }
 
-    fn install(&mut self, placement: Arc<Placement>) -> Outcome {
+    fn install(&mut self, placement: Arc<Placement>) -> TaskOutcome {
         let job = placement.job().job;
         let mut picked = Picked { drivers: &mut self.drivers, switches: &placement.switches };
         match install(&placement.plan, &mut picked) {
             Ok(installed) => {
                 let first_chunk = installed.first_chunk();
                 self.ledgers.insert(job, Ledger { placement, installed });
-                Outcome::Installed { job, first_chunk }
+                TaskOutcome::Installed { job, first_chunk }
             }
             Err(error) => {
                 let switch = placement.switches[error.switch];
@@ -141,7 +143,7 @@ impl Executor {
                 if let Some(installed) = error.left {
                     self.ledgers.insert(job, Ledger { placement, installed });
                 }
-                Outcome::InstallFailed { job, switch, error: error.source, clean }
+                TaskOutcome::InstallFailed { job, switch, error: error.source, clean }
             }
         }
     }

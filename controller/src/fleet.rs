@@ -5,10 +5,12 @@
 
 use crate::driver::Limits;
 use crate::record::PlaceRecord;
-use crate::route::{self, Ask, Chosen, Edge, LinkState, Network, Standing, SwitchState};
+use crate::route::{
+    self, ChosenTree, Edge, LinkState, NetworkState, RouteRequest, SwitchAvailability, SwitchState,
+};
 use crate::slots::{SlotAllocator, SlotRange};
 use crate::topology::{Link, Member, SwitchId, Topology};
-use crate::tree::{Job, Plan, Shape, Site, TreeError};
+use crate::tree::{Shape, Site, TreeError, TreeJob, TreePlan};
 use bitvec::vec::BitVec;
 use netfold_control::{Numerics, Refusal};
 use rand::RngExt;
@@ -75,7 +77,7 @@ pub fn links(topology: &Topology) -> Vec<LinkInfo> {
 
 /// What a tree is wanted for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
+pub struct TreeRequest<'a> {
     /// Where each rank sends from.
     pub members: &'a [SocketAddr],
     /// Which of the job's trees.
@@ -85,7 +87,7 @@ pub struct Wish<'a> {
     /// What its switches must run.
     pub numerics: Numerics,
     /// The job's other trees.
-    pub siblings: &'a [Chosen],
+    pub siblings: &'a [ChosenTree],
 }
 
 /// What there is at the moment.
@@ -113,7 +115,7 @@ pub trait Route: Send {
     ///
     /// # Errors
     /// [`NoRoute`] when no tree reaches all workers.
-    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute>;
+    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute>;
 
     /// Most workers of a tree, whatever the switches' own limits.
     fn world_max(&self) -> u16 {
@@ -121,9 +123,9 @@ pub trait Route: Send {
     }
 
     /// The tree of these switches, which was chosen earlier, perhaps by another process.
-    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> Chosen {
+    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
         let planes = vec![0; shape.workers.len()];
-        Chosen { switches, shape, edges: Vec::new(), planes }
+        ChosenTree { switches, shape, edges: Vec::new(), planes }
     }
 }
 
@@ -133,16 +135,16 @@ pub trait Route: Send {
 pub struct OneSwitch;
 
 impl Route for OneSwitch {
-    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute> {
         let least_used = loads.switches.iter().enumerate().min_by_key(|(index, state)| {
-            let other = |chosen: &&Chosen| chosen.switches.first().is_some_and(|at| at.index() == *index);
-            let others = wish.siblings.iter().filter(other).count();
-            let fits = state.standing == Standing::Up && state.slots_free >= wish.slots;
+            let other = |chosen: &&ChosenTree| chosen.switches.first().is_some_and(|at| at.index() == *index);
+            let others = request.siblings.iter().filter(other).count();
+            let fits = state.availability == SwitchAvailability::Up && state.slots_free >= request.slots;
             // Each tree has a group.
             (!fits, others, Reverse(state.groups_free), Reverse(state.slots_free))
         });
         let index = least_used.map_or(0, |(index, _)| index);
-        let shape = Shape { above: vec![None], workers: vec![0; wish.members.len()] };
+        let shape = Shape { above: vec![None], workers: vec![0; request.members.len()] };
         Ok(self.recall(vec![SwitchId(index as u16)], shape))
     }
 
@@ -152,7 +154,7 @@ impl Route for OneSwitch {
 }
 
 impl Route for Topology {
-    fn choose(&mut self, wish: &Wish<'_>, loads: &Loads<'_>) -> Result<Chosen, NoRoute> {
+    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute> {
         let place = |(rank, address): (usize, &SocketAddr)| {
             self.member(address.ip()).ok_or_else(|| NoRoute {
                 reason: Refusal::Path,
@@ -163,32 +165,34 @@ impl Route for Topology {
                 ),
             })
         };
-        let members: Result<Vec<Member>, NoRoute> = wish.members.iter().enumerate().map(place).collect();
+        let members: Result<Vec<Member>, NoRoute> = request.members.iter().enumerate().map(place).collect();
         let up = |link: &Link| {
-            link.ends.iter().all(|end| loads.switches[end.switch.index()].standing != Standing::Down)
+            link.ends
+                .iter()
+                .all(|end| loads.switches[end.switch.index()].availability != SwitchAvailability::Down)
         };
         let links = self.links().iter().zip(loads.links);
         let links = links.map(|(link, load)| LinkState { up: up(link), load: *load });
-        let network = Network { switches: loads.switches.to_vec(), links: links.collect() };
+        let network = NetworkState { switches: loads.switches.to_vec(), links: links.collect() };
         let members = members?;
-        let ask = Ask {
-            tree: wish.tree,
-            numerics: Some(wish.numerics),
-            siblings: wish.siblings,
-            ..Ask::new(&members, wish.slots)
+        let request = RouteRequest {
+            tree: request.tree,
+            numerics: Some(request.numerics),
+            siblings: request.siblings,
+            ..RouteRequest::new(&members, request.slots)
         };
-        route::choose(self, &network, &ask)
+        route::choose(self, &network, &request)
             .map_err(|error| NoRoute { reason: error.refusal(), message: error.to_string() })
     }
 
-    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> Chosen {
+    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
         let above = shape.above.iter().enumerate();
         let edges = above.filter_map(|(child, parent)| {
             let parent = (*parent)?;
             let link = self.links_between(switches[child], switches[parent]).next()?;
             Some(Edge { child, parent, link })
         });
-        Chosen { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
+        ChosenTree { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
     }
 }
 
@@ -198,13 +202,13 @@ pub struct Placement {
     /// The switches, by their place in the fleet; the plan numbers them in this order.
     pub switches: Vec<usize>,
     /// Who hangs where, over which links.
-    pub chosen: Chosen,
+    pub chosen: ChosenTree,
     /// What it holds at each switch.
     pub sites: Vec<Site>,
     /// Where each rank sends from.
     pub members: Vec<SocketAddr>,
     /// What each switch must know.
-    pub plan: Plan,
+    pub plan: TreePlan,
 }
 
 impl Placement {
@@ -214,21 +218,21 @@ impl Placement {
     }
 
     /// Number, epoch, key and slots.
-    pub fn job(&self) -> &Job {
+    pub fn job(&self) -> &TreeJob {
         self.plan.job()
     }
 }
 
 /// The ranges of slots that a placement holds: their owner must return them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ranges(Vec<SlotRange>);
+pub(crate) struct HeldRanges(Vec<SlotRange>);
 
 /// What there is not enough of.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shortage {
     /// No aligned range of the least acceptable size at some switch.
     #[error(
-        "no aligned range of {least} slots is free at {switch} ({free} of {capacity} slots are): end another job, ask for fewer slots, or start the switch with more"
+        "no aligned range of {least} slots is free at {switch} ({free} of {capacity} slots are): end another job, request for fewer slots, or start the switch with more"
     )]
     Slots {
         /// The switch's name.
@@ -422,17 +426,21 @@ impl Fleet {
     }
 
     /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish.
-    pub(crate) fn reserve(&mut self, wish: &Wish<'_>, wanted: u32) -> Result<(Placement, Ranges), Shortage> {
-        if let Some(peer) = wish.members.iter().find(|peer| self.peers.contains(peer)) {
+    pub(crate) fn reserve(
+        &mut self,
+        request: &TreeRequest<'_>,
+        wanted: u32,
+    ) -> Result<(Placement, HeldRanges), Shortage> {
+        if let Some(peer) = request.members.iter().find(|peer| self.peers.contains(peer)) {
             return Err(Shortage::Address(*peer));
         }
-        let chosen = self.choose(wish, |switch| switch.slots.largest(u32::MAX, 1).unwrap_or(0))?;
+        let chosen = self.choose(request, |switch| switch.slots.largest(u32::MAX, 1).unwrap_or(0))?;
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
-        let slots = self.largest(&chosen, wanted, wish.slots)?;
+        let slots = self.largest(&chosen, wanted, request.slots)?;
         let sites = self.sites(&chosen, slots)?;
-        let job = Job { job: number, epoch, key: self.keys.random_range(1..=u32::MAX), slots };
-        let placement = place(job, chosen, sites, wish.members.to_vec(), wish.numerics)?;
+        let job = TreeJob { job: number, epoch, key: self.keys.random_range(1..=u32::MAX), slots };
+        let placement = place(job, chosen, sites, request.members.to_vec(), request.numerics)?;
         let ranges = self.take(&placement).ok_or_else(|| Shortage::Slots {
             switch: self.info(placement.switches[0]).name.clone(),
             least: slots,
@@ -445,13 +453,13 @@ impl Fleet {
     }
 
     /// The switches of the tree that would be chosen if no slot were taken.
-    pub(crate) fn tree_if_empty(&mut self, wish: &Wish<'_>) -> Option<Vec<usize>> {
-        let chosen = self.choose(wish, |switch| switch.slots.capacity()).ok()?;
+    pub(crate) fn tree_if_empty(&mut self, request: &TreeRequest<'_>) -> Option<Vec<usize>> {
+        let chosen = self.choose(request, |switch| switch.slots.capacity()).ok()?;
         Some(chosen.switches.iter().map(|switch| switch.index()).collect())
     }
 
     /// Takes the place of a record again, as it was before a restart. `None` when the switches are others than they were.
-    pub(crate) fn restore(&mut self, record: &PlaceRecord) -> Option<(Placement, Ranges)> {
+    pub(crate) fn restore(&mut self, record: &PlaceRecord) -> Option<(Placement, HeldRanges)> {
         let switch = |name: &String| self.find(name).map(|switch| SwitchId(switch as u16));
         let switches: Option<Vec<SwitchId>> = record.switches.iter().map(switch).collect();
         let switches = switches?;
@@ -459,7 +467,7 @@ impl Fleet {
             return None;
         }
         let chosen = self.route.recall(switches, record.shape.clone());
-        let job = Job { job: record.number, epoch: record.epoch, key: record.key, slots: record.slots };
+        let job = TreeJob { job: record.number, epoch: record.epoch, key: record.key, slots: record.slots };
         if job.job == 0 || self.jobs.contains(&job.job) || record.sites.len() != chosen.switches.len() {
             return None;
         }
@@ -480,12 +488,16 @@ impl Fleet {
     }
 
     /// Chooses switches, each of which counts for as many free slots as `slots_free` says.
-    fn choose(&mut self, wish: &Wish<'_>, slots_free: impl Fn(&Switch) -> u32) -> Result<Chosen, Shortage> {
+    fn choose(
+        &mut self,
+        request: &TreeRequest<'_>,
+        slots_free: impl Fn(&Switch) -> u32,
+    ) -> Result<ChosenTree, Shortage> {
         let state = |switch: &Switch| SwitchState {
-            standing: match (&switch.down, switch.drained) {
-                (Some(_), _) => Standing::Down,
-                (None, true) => Standing::Draining,
-                (None, false) => Standing::Up,
+            availability: match (&switch.down, switch.drained) {
+                (Some(_), _) => SwitchAvailability::Down,
+                (None, true) => SwitchAvailability::Draining,
+                (None, false) => SwitchAvailability::Up,
             },
             slots_free: slots_free(switch),
             ports_free: switch.ports.count_zeros(),
@@ -494,7 +506,7 @@ impl Fleet {
             lane_words: switch.info.limits.lane_words,
         };
         let states: Vec<SwitchState> = self.switches.iter().map(state).collect();
-        let chosen = self.route.choose(wish, &Loads { switches: &states, links: &self.loads })?;
+        let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads })?;
         for switch in &chosen.switches {
             let Switch { info, down, drained, .. } = &self.switches[switch.index()];
             let message = match down {
@@ -508,7 +520,7 @@ impl Fleet {
     }
 
     /// The largest power of two of slots that every switch has an aligned range of.
-    fn largest(&self, chosen: &Chosen, wanted: u32, least: u32) -> Result<u32, Shortage> {
+    fn largest(&self, chosen: &ChosenTree, wanted: u32, least: u32) -> Result<u32, Shortage> {
         let mut slots = wanted;
         for switch in &chosen.switches {
             let Switch { slots: free, info, .. } = &self.switches[switch.index()];
@@ -528,7 +540,7 @@ impl Fleet {
     }
 
     /// Where a tree fits at each switch: nothing is taken yet.
-    fn sites(&self, chosen: &Chosen, slots: u32) -> Result<Vec<Site>, Shortage> {
+    fn sites(&self, chosen: &ChosenTree, slots: u32) -> Result<Vec<Site>, Shortage> {
         let mut children = vec![0_usize; chosen.switches.len()];
         chosen.shape.workers.iter().for_each(|leaf| children[*leaf] += 1);
         chosen.shape.above.iter().flatten().for_each(|above| children[*above] += 1);
@@ -562,7 +574,7 @@ impl Fleet {
     }
 
     /// Takes all that a placement says, or nothing.
-    fn take(&mut self, placement: &Placement) -> Option<Ranges> {
+    fn take(&mut self, placement: &Placement) -> Option<HeldRanges> {
         let mut ranges = Vec::with_capacity(placement.switches.len());
         for (&switch, site) in placement.switches.iter().zip(&placement.sites) {
             match self.switches[switch].slots.take(site.first_slot, placement.job().slots) {
@@ -574,7 +586,7 @@ impl Fleet {
                 }
             }
         }
-        for (&switch, place) in placement.switches.iter().zip(placement.plan.places()) {
+        for (&switch, place) in placement.switches.iter().zip(placement.plan.switch_plans()) {
             let Switch { ports, groups, .. } = &mut self.switches[switch];
             place.ports.iter().for_each(|at| ports.set(usize::from(at.port), true));
             place.groups.iter().for_each(|group| groups.set(usize::from(group.group) - 1, true));
@@ -584,7 +596,7 @@ impl Fleet {
         }
         self.jobs.insert(placement.job().job);
         self.peers.extend(&placement.members);
-        Some(Ranges(ranges))
+        Some(HeldRanges(ranges))
     }
 
     /// Frees one worker's port and endpoint.
@@ -595,13 +607,15 @@ impl Fleet {
     }
 
     /// Frees all that a placement holds, but for the ports and endpoints of the ranks in `released`, which are free already.
-    pub(crate) fn release(&mut self, placement: &Placement, ranges: Ranges, released: &BTreeSet<u16>) {
+    pub(crate) fn release(&mut self, placement: &Placement, ranges: HeldRanges, released: &BTreeSet<u16>) {
         for (&switch, range) in placement.switches.iter().zip(ranges.0) {
             self.switches[switch].slots.free(range);
         }
         let gone: BTreeSet<(usize, u16)> =
             released.iter().map(|rank| placement.plan.workers()[usize::from(*rank)]).collect();
-        for (index, (&switch, place)) in placement.switches.iter().zip(placement.plan.places()).enumerate() {
+        for (index, (&switch, place)) in
+            placement.switches.iter().zip(placement.plan.switch_plans()).enumerate()
+        {
             let Switch { ports, groups, .. } = &mut self.switches[switch];
             let held = place.ports.iter().filter(|at| !gone.contains(&(index, at.port)));
             held.for_each(|at| ports.set(usize::from(at.port), false));
@@ -637,14 +651,14 @@ impl Fleet {
 }
 
 fn place(
-    job: Job,
-    chosen: Chosen,
+    job: TreeJob,
+    chosen: ChosenTree,
     sites: Vec<Site>,
     members: Vec<SocketAddr>,
     numerics: Numerics,
 ) -> Result<Placement, TreeError> {
     let peers: Vec<Option<SocketAddr>> = members.iter().copied().map(Some).collect();
-    let plan = Plan::new(job, &chosen.shape, &sites, &peers)?.with_numerics(numerics)?;
+    let plan = TreePlan::new(job, &chosen.shape, &sites, &peers)?.with_numerics(numerics)?;
     let switches = chosen.switches.iter().map(|switch| switch.index()).collect();
     Ok(Placement { switches, chosen, sites, members, plan })
 }

@@ -4,12 +4,12 @@
 //!   first join            all in             installed          last one left / one lost
 //!  ------------> Forming -------> Installing ---------> Running ------------------------> Closing ----> gone
 //!                   |  ^             |  |                                                  ^  | ^          withdrawn
-//!          time out |  | waits for    |  | a member is lost meanwhile: Aborted, then ------ +  +-+ retried
+//!          time out |  | waits for    |  | a member is lost meanwhile: Cancelled, then ------- +  +-+ tried again
 //!                   v  | a place      v
 //!                 gone                gone (the switch refused)
 //! ```
 
-use crate::fleet::{Placement, Ranges, Shortage};
+use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use netfold_control::Band;
 use netfold_control::Refusal;
@@ -31,7 +31,7 @@ pub(crate) struct TreeName {
 
 /// A tree of a job that waits for its members or, once all are in, for its place.
 #[derive(Debug)]
-pub(crate) struct Forming {
+pub(crate) struct FormingTree {
     pub(crate) name: TreeName,
     pub(crate) spec: JobSpec,
     pub(crate) members: BTreeMap<u16, SessionId>,
@@ -42,7 +42,7 @@ pub(crate) struct Forming {
     pub(crate) short: Option<Shortage>,
 }
 
-impl Forming {
+impl FormingTree {
     pub(crate) fn is_complete(&self) -> bool {
         self.members.len() == usize::from(self.spec.world)
     }
@@ -61,11 +61,11 @@ impl Forming {
 
 /// How far a job with a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum TreePhase {
     /// The switches are being set up.
     Installing,
     /// It is over, but the switches are still being set up.
-    Aborted,
+    Cancelled,
     /// Its members work.
     Running,
     /// It is over and is being withdrawn; so many attempts have failed.
@@ -75,13 +75,13 @@ pub(crate) enum Phase {
     },
 }
 
-impl Phase {
+impl TreePhase {
     /// The name in views.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Installing => "installing",
             Self::Running => "running",
-            Self::Aborted | Self::Closing { .. } => "closing",
+            Self::Cancelled | Self::Closing { .. } => "closing",
         }
     }
 }
@@ -106,12 +106,12 @@ impl Presence {
 
 /// A tree of a job that holds a place at the switches.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveTree {
     pub(crate) name: TreeName,
     pub(crate) spec: JobSpec,
-    pub(crate) phase: Phase,
+    pub(crate) phase: TreePhase,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) ranges: Ranges,
+    pub(crate) ranges: HeldRanges,
     /// Whether its members can go on by themselves when their place is taken away, and come again.
     pub(crate) movable: bool,
     /// Since when it has this place.
@@ -129,10 +129,10 @@ pub(crate) struct Active {
     pub(crate) retiring: usize,
 }
 
-impl Active {
+impl ActiveTree {
     /// Whether the job has ended and its place will be free soon.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Aborted | Phase::Closing { .. })
+        matches!(self.phase, TreePhase::Cancelled | TreePhase::Closing { .. })
     }
 
     /// What is kept of it; the names are those of its switches.

@@ -1,8 +1,8 @@
 //! The switches of a control plane and how their drivers are started.
 
-use crate::driver::{Held, SwitchDriver};
+use crate::driver::{HeldEntity, SwitchDriver};
 use crate::fleet::{LinkInfo, OneSwitch, Route, SwitchInfo};
-use crate::record::{Store, Unkept};
+use crate::record::{MemoryStore, Store};
 use crate::switch_status::{SwitchStatusSender, SwitchUp};
 use std::error::Error;
 
@@ -24,7 +24,7 @@ pub struct Plane {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownSwitch {
     /// What it holds for jobs that run.
-    pub held: Vec<Held>,
+    pub held: Vec<HeldEntity>,
     /// Which start of it that was, where it says.
     pub boot: Option<String>,
 }
@@ -56,7 +56,7 @@ impl Plane {
             switches,
             links: Vec::new(),
             route: Box::new(OneSwitch),
-            store: Box::new(Unkept::default()),
+            store: Box::new(MemoryStore::default()),
             start: Box::new(move |_, notices| {
                 (0..drivers.len()).for_each(|queue| notices.up(queue, SwitchUp::default()));
                 Ok(drivers)

@@ -219,7 +219,7 @@ pub enum Change {
 
 /// All that is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredRecords {
     /// By name.
     pub tenants: BTreeMap<String, TenantRecord>,
     /// By name.
@@ -232,7 +232,7 @@ pub struct Kept {
     pub switches: BTreeMap<String, SwitchRecord>,
 }
 
-impl Kept {
+impl StoredRecords {
     /// Makes one change.
     pub fn apply(&mut self, change: Change) {
         match change {
@@ -265,7 +265,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read; then the controller does not start.
-    fn load(&mut self) -> Result<Kept, StoreError>;
+    fn load(&mut self) -> Result<StoredRecords, StoreError>;
 
     /// Makes changes, in order, all or none; durable when it returns.
     ///
@@ -276,10 +276,10 @@ pub trait Store: Send {
 
 /// Keeps records as long as the process lives: for a switch that is its own control plane.
 #[derive(Debug, Clone, Default)]
-pub struct Unkept(Kept);
+pub struct MemoryStore(StoredRecords);
 
-impl Store for Unkept {
-    fn load(&mut self) -> Result<Kept, StoreError> {
+impl Store for MemoryStore {
+    fn load(&mut self) -> Result<StoredRecords, StoreError> {
         Ok(self.0.clone())
     }
 

@@ -1,7 +1,7 @@
 //! The choice of trees: which switches fold a job, and which links carry its folds.
 //!
-//! [`choose`] is given the [`Topology`], what is up, free and loaded right now ([`Network`]), and what is asked for
-//! ([`Ask`]): where each worker is, and the job's other trees. It returns a [`Chosen`] tree, as [`crate::tree`] plans it, or a
+//! [`choose`] is given the [`Topology`], what is up, free and loaded right now ([`NetworkState`]), and what is asked for
+//! ([`RouteRequest`]): where each worker is, and the job's other trees. It returns a [`ChosenTree`] tree, as [`crate::tree`] plans it, or a
 //! [`RouteError`] that names the workers or the switch it fails at. It is a function of its arguments alone.
 //!
 //! # Rules
@@ -44,7 +44,7 @@ use crate::tree::Shape;
 
 /// Whether a switch takes jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum SwitchAvailability {
     /// It does.
     #[default]
     Up,
@@ -58,7 +58,7 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwitchState {
     /// Whether it takes jobs.
-    pub standing: Standing,
+    pub availability: SwitchAvailability,
     /// Slots of the largest range that a job could be given.
     pub slots_free: u32,
     /// Ports that are not bound.
@@ -75,7 +75,7 @@ impl SwitchState {
     /// A switch that is up, with so many slots, ports and groups without end, and words.
     pub const fn idle(slots_free: u32, lane_words: u32) -> Self {
         Self {
-            standing: Standing::Up,
+            availability: SwitchAvailability::Up,
             slots_free,
             ports_free: usize::MAX,
             groups_free: usize::MAX,
@@ -90,20 +90,20 @@ impl SwitchState {
 pub struct LinkState {
     /// Whether packets get through.
     pub up: bool,
-    /// What it bears, in the unit of [`Ask::load`]: edges of trees, or reserved bits a second.
+    /// What it bears, in the unit of [`RouteRequest::load`]: edges of trees, or reserved bits a second.
     pub load: u64,
 }
 
 /// What is up, free and loaded in a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
+pub struct NetworkState {
     /// By [`SwitchId`].
     pub switches: Vec<SwitchState>,
     /// By [`LinkId`].
     pub links: Vec<LinkState>,
 }
 
-impl Network {
+impl NetworkState {
     /// A network in which every switch is like this one, and every link is up and bears nothing.
     pub fn idle(topology: &Topology, switch: SwitchState) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Network {
     /// # Panics
     ///
     /// When the tree is of another topology.
-    pub fn place(&mut self, tree: &Chosen, load: u64) {
+    pub fn place(&mut self, tree: &ChosenTree, load: u64) {
         for edge in &tree.edges {
             let link = &mut self.links[edge.link.index()];
             link.load = link.load.saturating_add(load);
@@ -129,7 +129,7 @@ impl Network {
     /// # Panics
     ///
     /// When the tree is of another topology.
-    pub fn remove(&mut self, tree: &Chosen, load: u64) {
+    pub fn remove(&mut self, tree: &ChosenTree, load: u64) {
         for edge in &tree.edges {
             let link = &mut self.links[edge.link.index()];
             link.load = link.load.saturating_sub(load);
@@ -145,7 +145,7 @@ impl Network {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct RouteRequest<'a> {
     /// Where the workers are, by rank.
     pub members: &'a [Member],
     /// Number of this tree among the job's.
@@ -157,10 +157,10 @@ pub struct Ask<'a> {
     /// What its switches must run; `None`: whatever the first worker's does.
     pub numerics: Option<Numerics>,
     /// The job's other trees.
-    pub siblings: &'a [Chosen],
+    pub siblings: &'a [ChosenTree],
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RouteRequest<'a> {
     /// A job's only tree, with a load of one on each link.
     pub const fn new(members: &'a [Member], slots: u32) -> Self {
         Self { members, tree: 0, slots, load: 1, numerics: None, siblings: &[] }
@@ -170,7 +170,7 @@ impl<'a> Ask<'a> {
 /// A link of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
-    /// The lower switch, by its place in [`Chosen::switches`].
+    /// The lower switch, by its place in [`ChosenTree::switches`].
     pub child: usize,
     /// The upper one.
     pub parent: usize,
@@ -180,8 +180,8 @@ pub struct Edge {
 
 /// A tree of switches for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
-    /// The switches, the root first; the numbers of [`Chosen::shape`] are places in this list.
+pub struct ChosenTree {
+    /// The switches, the root first; the numbers of [`ChosenTree::shape`] are places in this list.
     pub switches: Vec<SwitchId>,
     /// Who is below whom.
     pub shape: Shape,
@@ -191,7 +191,7 @@ pub struct Chosen {
     pub planes: Vec<usize>,
 }
 
-impl Chosen {
+impl ChosenTree {
     /// The root.
     ///
     /// # Panics
@@ -202,8 +202,8 @@ impl Chosen {
     }
 
     /// Whether all that the tree uses is still up: if not, the job needs another. A switch that is being emptied is up.
-    pub fn is_up(&self, network: &Network) -> bool {
-        let switch = |id: &SwitchId| network.switches[id.index()].standing != Standing::Down;
+    pub fn is_up(&self, network: &NetworkState) -> bool {
+        let switch = |id: &SwitchId| network.switches[id.index()].availability != SwitchAvailability::Down;
         self.switches.iter().all(switch) && self.edges.iter().all(|edge| network.links[edge.link.index()].up)
     }
 }
@@ -219,16 +219,20 @@ impl Chosen {
 /// # Panics
 ///
 /// When a member, a sibling or the network is of another topology.
-pub fn choose(topology: &Topology, network: &Network, ask: &Ask<'_>) -> Result<Chosen, RouteError> {
-    let workers = ask.members.len();
+pub fn choose(
+    topology: &Topology,
+    network: &NetworkState,
+    request: &RouteRequest<'_>,
+) -> Result<ChosenTree, RouteError> {
+    let workers = request.members.len();
     if workers == 0 || workers > usize::from(WORLD_MAX) {
         return Err(RouteError::Workers(workers));
     }
-    let search = Search::new(topology, network, ask)?;
+    let search = Search::new(topology, network, request)?;
     if let Some(only) = search.at_one_switch()? {
         return Ok(only);
     }
-    let mut best: Option<(Cost<'_>, Chosen)> = None;
+    let mut best: Option<(Cost<'_>, ChosenTree)> = None;
     let mut worst = None;
     for root in topology.switch_ids().filter(|root| search.may_fold_folds(*root)) {
         match search.grow(root) {
@@ -236,7 +240,7 @@ pub fn choose(topology: &Topology, network: &Network, ask: &Ask<'_>) -> Result<C
                 best = Some((cost, tree))
             }
             Ok(_) => {}
-            Err(error) => worst = Some(RouteError::more_telling(worst, error)),
+            Err(error) => worst = Some(RouteError::more_specific(worst, error)),
         }
     }
     let none = || worst.unwrap_or_else(|| search.no_root());
@@ -259,8 +263,8 @@ struct Cost<'a> {
 /// One choice of a tree.
 struct Search<'a> {
     topology: &'a Topology,
-    network: &'a Network,
-    ask: &'a Ask<'a>,
+    network: &'a NetworkState,
+    request: &'a RouteRequest<'a>,
     /// Roots and links of the job's other trees.
     roots: BTreeSet<SwitchId>,
     links: BTreeSet<LinkId>,
@@ -271,28 +275,32 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(topology: &'a Topology, network: &'a Network, ask: &'a Ask<'a>) -> Result<Self, RouteError> {
+    fn new(
+        topology: &'a Topology,
+        network: &'a NetworkState,
+        request: &'a RouteRequest<'a>,
+    ) -> Result<Self, RouteError> {
         let mut search = Self {
             topology,
             network,
-            ask,
-            roots: ask.siblings.iter().map(Chosen::root).collect(),
-            links: ask.siblings.iter().flat_map(|tree| &tree.edges).map(|edge| edge.link).collect(),
-            planes: Vec::with_capacity(ask.members.len()),
-            numerics: ask.numerics.unwrap_or(Numerics::Word),
+            request,
+            roots: request.siblings.iter().map(ChosenTree::root).collect(),
+            links: request.siblings.iter().flat_map(|tree| &tree.edges).map(|edge| edge.link).collect(),
+            planes: Vec::with_capacity(request.members.len()),
+            numerics: request.numerics.unwrap_or(Numerics::Word),
             lane_words: 0,
         };
         let mut unfit: Option<(SwitchId, Unfit, Vec<u16>)> = None;
-        for (rank, member) in ask.members.iter().enumerate() {
+        for (rank, member) in request.members.iter().enumerate() {
             let mut planes: Vec<usize> = member.planes.iter().collect();
-            let turn = usize::from(ask.tree) % planes.len().max(1);
+            let turn = usize::from(request.tree) % planes.len().max(1);
             planes.rotate_left(turn);
             if rank == 0 {
                 // What its switch folds is what all have to fold, be it the one of another plane.
                 let states = planes.iter().map(|plane| search.state(search.leaf(0, *plane)));
-                let up = states.clone().find(|state| state.standing == Standing::Up);
+                let up = states.clone().find(|state| state.availability == SwitchAvailability::Up);
                 let Some(state) = up.or(states.clone().next()) else { continue };
-                search.numerics = ask.numerics.unwrap_or(state.numerics);
+                search.numerics = request.numerics.unwrap_or(state.numerics);
                 search.lane_words = state.lane_words;
             }
             let first = planes.first().copied();
@@ -323,7 +331,7 @@ impl<'a> Search<'a> {
     }
 
     fn leaf(&self, rank: usize, plane: usize) -> SwitchId {
-        self.topology.host(self.ask.members[rank].host).planes[plane].switch
+        self.topology.host(self.request.members[rank].host).planes[plane].switch
     }
 
     /// Whether sums are shifted on the way, so that all workers must be at one depth.
@@ -334,10 +342,10 @@ impl<'a> Search<'a> {
     /// Why a switch can be no part of the tree, independently of its children.
     fn unfit(&self, switch: SwitchId) -> Option<Unfit> {
         let state = self.state(switch);
-        match state.standing {
-            Standing::Down => return Some(Unfit::Down),
-            Standing::Draining => return Some(Unfit::Draining),
-            Standing::Up => {}
+        match state.availability {
+            SwitchAvailability::Down => return Some(Unfit::Down),
+            SwitchAvailability::Draining => return Some(Unfit::Draining),
+            SwitchAvailability::Up => {}
         }
         if state.numerics != self.numerics {
             return Some(Unfit::Numerics { found: state.numerics, need: self.numerics });
@@ -346,8 +354,8 @@ impl<'a> Search<'a> {
             return Some(Unfit::LaneWords { found: state.lane_words, need: self.lane_words });
         }
         let short = |what, free, need| Some(Unfit::Short { what, free, need });
-        if state.slots_free < self.ask.slots {
-            short("slots", state.slots_free as usize, self.ask.slots as usize)
+        if state.slots_free < self.request.slots {
+            short("slots", state.slots_free as usize, self.request.slots as usize)
         } else if state.groups_free == 0 {
             short("multicast groups", 0, 1)
         } else {
@@ -356,7 +364,7 @@ impl<'a> Search<'a> {
     }
 
     /// The tree of one switch, if all workers are at it in one of their planes.
-    fn at_one_switch(&self) -> Result<Option<Chosen>, RouteError> {
+    fn at_one_switch(&self) -> Result<Option<ChosenTree>, RouteError> {
         let workers = self.planes.len();
         let mut leaves = Vec::new();
         for (turn, plane) in self.planes[0].iter().enumerate() {
@@ -372,7 +380,7 @@ impl<'a> Search<'a> {
             if room.is_ok() {
                 let planes = (0..workers).filter_map(|rank| self.plane_at(rank, leaf)).collect();
                 let shape = Shape { above: vec![None], workers: vec![0; workers] };
-                return Ok(Some(Chosen { switches: vec![leaf], shape, edges: Vec::new(), planes }));
+                return Ok(Some(ChosenTree { switches: vec![leaf], shape, edges: Vec::new(), planes }));
             }
             first = first.and(room.map(|()| None));
         }

@@ -14,22 +14,22 @@
 
 mod accept;
 mod control;
+mod event;
 mod hub;
-mod occurrence;
 mod pending;
 mod session;
-mod stand_in;
+mod stub;
 
 pub use control::Control;
-pub use stand_in::StandIn;
+pub use stub::ControlStub;
 
 use crate::admission::{Config, Coordinator};
 use crate::driver::SwitchDriver;
-use crate::executor::{Executor, Outcome, Task};
+use crate::executor::{Executor, SwitchTask, TaskOutcome};
 use crate::fleet::Fleet;
 use crate::jobs::JobEvent;
 use crate::plane::{KnownSwitch, Plane};
-use crate::record::{Kept, StoreError};
+use crate::record::{StoreError, StoredRecords};
 use crate::switch_status;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
@@ -51,7 +51,7 @@ pub struct Server {
     config: Config,
     plane: Plane,
     hook: Hook,
-    asks: mpsc::Receiver<control::Ask>,
+    requests: mpsc::Receiver<control::ControlRequest>,
     control: Control,
     tls: Option<TlsAcceptor>,
 }
@@ -110,11 +110,11 @@ impl Server {
         let listener = TcpListener::bind(address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
         let local_addr = listener.local_addr().map_err(bind)?;
-        let (sender, asks) = mpsc::channel(control::ASKS);
-        let (occurrences, _) = broadcast::channel(control::OCCURRENCES);
-        let control = Control { asks: sender, occurrences };
+        let (sender, requests) = mpsc::channel(control::REQUESTS_MAX);
+        let (events, _) = broadcast::channel(control::EVENTS_MAX);
+        let control = Control { requests: sender, events };
         let hook = Box::new(|_: &JobEvent| {});
-        Ok(Self { listener, local_addr, config, plane, hook, asks, control, tls: None })
+        Ok(Self { listener, local_addr, config, plane, hook, requests, control, tls: None })
     }
 
     /// A handle for snapshots, commands and what happens.
@@ -149,11 +149,11 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let keys = StdRng::try_from_rng(&mut SysRng).map_err(|error| ServerError::Keys(Box::new(error)))?;
         let Plane { switches, links, route, mut store, start } = self.plane;
-        let kept: Kept = store.load()?;
+        let kept: StoredRecords = store.load()?;
         let count = switches.len();
         let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
         let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
-        let (notices, statuses) = switch_status::channel();
+        let (notices, heard) = switch_status::channel();
         let known = coordinator.holdings().into_iter().zip(coordinator.boots());
         let known: Vec<KnownSwitch> = known.map(|(held, boot)| KnownSwitch { held, boot }).collect();
         let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
@@ -161,17 +161,17 @@ impl Server {
         assert_eq!(drivers.len(), count, "a plane has a driver for each switch");
         let (tasks, outcomes) = start_executor(drivers)?;
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
-        let parts = hub::Parts {
+        let parts = hub::HubParts {
             hook: self.hook,
             tasks,
             store,
-            asks: self.asks,
-            occurrences: self.control.occurrences,
+            requests: self.requests,
+            events: self.control.events,
             switches: count,
             tls: self.tls,
         };
-        drop(self.control.asks);
-        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, statuses, shutdown).await
+        drop(self.control.requests);
+        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, heard, shutdown).await
     }
 
     /// Serves on a thread of its own until the handle is shut down or dropped.
@@ -250,7 +250,7 @@ impl Drop for ServerHandle {
 /// Starts the drivers' thread: it takes one task at a time and ends when the sender of tasks is dropped.
 fn start_executor(
     drivers: Vec<Box<dyn SwitchDriver>>,
-) -> Result<(mpsc::Sender<Task>, mpsc::Receiver<Outcome>), ServerError> {
+) -> Result<(mpsc::Sender<SwitchTask>, mpsc::Receiver<TaskOutcome>), ServerError> {
     let (tasks, mut queue) = mpsc::channel(1);
     let (done, outcomes) = mpsc::channel(1);
     let mut executor = Executor::new(drivers);

@@ -19,7 +19,7 @@ pub(crate) enum Timer {
     /// A switch may have been down for too long.
     Switch(usize),
     /// Jobs may grow into free slots.
-    Share,
+    Grow,
 }
 
 /// A queue of deadlines.

@@ -1,6 +1,6 @@
 //! A job's tree of switches: which switch folds which members, and what each switch needs for it.
 //!
-//! [`Plan::new`] works out, without any I/O, what a job needs at every switch of its tree: the node and its children as the
+//! [`TreePlan::new`] works out, without any I/O, what a job needs at every switch of its tree: the node and its children as the
 //! pipeline's tables take them, the multicast groups, the peers of the ports. [`install`] carries a plan out on the
 //! switches, all of it or nothing, in the order that makes it safe:
 //!
@@ -16,7 +16,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use install::{Done, Drivers, InstallError, Installed, Step, install};
+pub use install::{Drivers, InstallError, InstallStep, Installed, InstalledEntity, install};
 pub use shape::Shape;
 use shape::shift_for;
 
@@ -31,7 +31,7 @@ use crate::driver::Limits;
 
 /// What is the same at every switch of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Job {
+pub struct TreeJob {
     /// Job number, not 0.
     pub job: u16,
     /// Epoch of the membership.
@@ -59,7 +59,7 @@ pub struct Site {
 
 /// A port of a switch and who is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attachment {
+pub struct PortBinding {
     /// The port.
     pub port: u16,
     /// Where its packets come from; `None` where ports need no peers.
@@ -68,7 +68,7 @@ pub struct Attachment {
 
 /// A multicast group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct MulticastGroup {
     /// Its number.
     pub group: u16,
     /// Its copies.
@@ -77,7 +77,7 @@ pub struct Group {
 
 /// What a job needs at one switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SwitchPlan {
     /// Steps from the root, which is at 0.
     pub depth: usize,
     /// The job as this switch sees it.
@@ -85,17 +85,17 @@ pub struct Place {
     /// Its children; the rank of a child is its place in this list.
     pub children: Vec<Child>,
     /// The children's ports and the parent's.
-    pub ports: Vec<Attachment>,
+    pub ports: Vec<PortBinding>,
     /// The children's group and, below a parent, the group of one copy to it.
-    pub groups: Vec<Group>,
+    pub groups: Vec<MulticastGroup>,
 }
 
 /// What a job needs at every switch of its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    job: Job,
+pub struct TreePlan {
+    job: TreeJob,
     lane_words: u32,
-    places: Vec<Place>,
+    switch_plans: Vec<SwitchPlan>,
     /// Switches, parents before children.
     order: Vec<usize>,
     /// For each worker its switch and its port there.
@@ -216,12 +216,12 @@ pub enum TreeError {
 
 /// Something below a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Below {
+enum ChildRef {
     Worker(usize),
     Switch(usize),
 }
 
-impl Plan {
+impl TreePlan {
     /// Works out a job's places at the switches of a tree: one site for each switch of the shape, and the address of each
     /// worker (`None` where ports need no peers).
     ///
@@ -229,7 +229,7 @@ impl Plan {
     ///
     /// [`TreeError`]: the first thing that is wrong.
     pub fn new(
-        job: Job,
+        job: TreeJob,
         shape: &Shape,
         sites: &[Site],
         workers: &[Option<SocketAddr>],
@@ -244,7 +244,7 @@ impl Plan {
         }
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|switch| depths[*switch]);
-        let draft = Draft { job, shape, sites, workers, below: below(shape) };
+        let draft = PlanBuilder { job, shape, sites, workers, below: below(shape) };
         // Workers below each switch, counted from the leaves up.
         let mut beneath = vec![0_u16; sites.len()];
         shape.workers.iter().for_each(|leaf| beneath[*leaf] += 1);
@@ -262,15 +262,15 @@ impl Plan {
             }
             places.push(draft.place(switch, depths[switch], beneath[switch])?);
         }
-        let mut seats = vec![(0, 0); workers.len()];
+        let mut worker_ports = vec![(0, 0); workers.len()];
         for (switch, below) in draft.below.iter().enumerate() {
             for (below, child) in below.iter().zip(&places[switch].children) {
-                if let Below::Worker(rank) = below {
-                    seats[*rank] = (switch, child.port);
+                if let ChildRef::Worker(rank) = below {
+                    worker_ports[*rank] = (switch, child.port);
                 }
             }
         }
-        Ok(Self { job, lane_words, places, order, workers: seats, shift: 0 })
+        Ok(Self { job, lane_words, switch_plans: places, order, workers: worker_ports, shift: 0 })
     }
 
     /// The plan for switches that fold lanes like this: tells those of wide numerics how far to shift sums. All switches
@@ -283,17 +283,17 @@ impl Plan {
         if numerics != Numerics::Wide {
             return Ok(self);
         }
-        let deepest = self.places.iter().map(|place| place.depth).max().unwrap_or(0);
+        let deepest = self.switch_plans.iter().map(|place| place.depth).max().unwrap_or(0);
         if let Some((switch, _)) =
-            self.workers.iter().find(|(switch, _)| self.places[*switch].depth != deepest)
+            self.workers.iter().find(|(switch, _)| self.switch_plans[*switch].depth != deepest)
         {
             return Err(TreeError::Shift { switch: *switch });
         }
         for depth in 0..=deepest {
-            let level = || self.places.iter().filter(|place| place.depth == depth);
+            let level = || self.switch_plans.iter().filter(|place| place.depth == depth);
             let shift = level().map(|place| shift_for(place.node.children.into())).max().unwrap_or(0);
             self.shift += shift;
-            for place in self.places.iter_mut().filter(|place| place.depth == depth) {
+            for place in self.switch_plans.iter_mut().filter(|place| place.depth == depth) {
                 place.node.shift = Some(shift);
             }
         }
@@ -301,13 +301,13 @@ impl Plan {
     }
 
     /// The job.
-    pub fn job(&self) -> &Job {
+    pub fn job(&self) -> &TreeJob {
         &self.job
     }
 
     /// What the job needs at each switch.
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn switch_plans(&self) -> &[SwitchPlan] {
+        &self.switch_plans
     }
 
     /// The switches, parents before children.
@@ -326,11 +326,11 @@ impl Plan {
     ///
     /// When the job has no such rank.
     pub fn admission(&self, rank: u16, first_chunk: u32, udp_port: u16) -> Admission {
-        let Job { job, epoch, key, slots } = self.job;
+        let TreeJob { job, epoch, key, slots } = self.job;
         let (switch, port) = self.workers[usize::from(rank)];
-        let bitmap = self.places[switch].node.full();
-        let bounded_loss = self.places.iter().all(|place| place.node.bounded_loss);
-        let own = self.places[switch].children.iter().find(|child| bounded_loss && child.port == port);
+        let bitmap = self.switch_plans[switch].node.full();
+        let bounded_loss = self.switch_plans.iter().all(|place| place.node.bounded_loss);
+        let own = self.switch_plans[switch].children.iter().find(|child| bounded_loss && child.port == port);
         Admission {
             job,
             epoch,
@@ -351,29 +351,29 @@ impl Plan {
 }
 
 /// What hangs at each switch: switches before workers, each in order.
-fn below(shape: &Shape) -> Vec<Vec<Below>> {
+fn below(shape: &Shape) -> Vec<Vec<ChildRef>> {
     let mut below = vec![Vec::new(); shape.above.len()];
     for (switch, above) in shape.above.iter().enumerate() {
         if let Some(above) = above {
-            below[*above].push(Below::Switch(switch));
+            below[*above].push(ChildRef::Switch(switch));
         }
     }
     for (rank, leaf) in shape.workers.iter().enumerate() {
-        below[*leaf].push(Below::Worker(rank));
+        below[*leaf].push(ChildRef::Worker(rank));
     }
     below
 }
 
-struct Draft<'a> {
-    job: Job,
+struct PlanBuilder<'a> {
+    job: TreeJob,
     shape: &'a Shape,
     sites: &'a [Site],
     workers: &'a [Option<SocketAddr>],
-    below: Vec<Vec<Below>>,
+    below: Vec<Vec<ChildRef>>,
 }
 
-impl Draft<'_> {
-    fn place(&self, switch: usize, depth: usize, workers: u16) -> Result<Place, TreeError> {
+impl PlanBuilder<'_> {
+    fn place(&self, switch: usize, depth: usize, workers: u16) -> Result<SwitchPlan, TreeError> {
         let site = &self.sites[switch];
         let below = &self.below[switch];
         let parent = self.shape.above[switch];
@@ -383,16 +383,16 @@ impl Draft<'_> {
         let mut children = Vec::with_capacity(below.len());
         for (index, below) in below.iter().enumerate() {
             let peer = match *below {
-                Below::Worker(rank) => self.workers[rank],
-                Below::Switch(switch) => self.sites[switch].address,
+                ChildRef::Worker(rank) => self.workers[rank],
+                ChildRef::Switch(switch) => self.sites[switch].address,
             };
             let port = site.first_port + index as u16;
-            ports.push(Attachment { port, peer });
+            ports.push(PortBinding { port, peer });
             children.push(Child { port, source: self.source(switch, port, peer)?, rank: index as u8 });
         }
         // Instances are those of the ports, each port being one peer's alone.
         let replica = |port: u16| Replica { port, instance: port + 1 };
-        let mut groups = vec![Group {
+        let mut groups = vec![MulticastGroup {
             group: site.first_group,
             replicas: children.iter().map(|child| replica(child.port)).collect(),
         }];
@@ -400,14 +400,15 @@ impl Draft<'_> {
         if let Some(parent) = parent {
             let (port, group) = (site.first_port + child_count, site.first_group + 1);
             let peer = self.sites[parent].address;
-            ports.push(Attachment { port, peer });
-            groups.push(Group { group, replicas: vec![replica(port)] });
-            let rank =
-                self.below[parent].iter().position(|child| matches!(child, Below::Switch(s) if *s == switch));
+            ports.push(PortBinding { port, peer });
+            groups.push(MulticastGroup { group, replicas: vec![replica(port)] });
+            let rank = self.below[parent]
+                .iter()
+                .position(|child| matches!(child, ChildRef::Switch(s) if *s == switch));
             let rank = rank.unwrap_or_default() as u8;
             above = Some(Parent { port, source: self.source(switch, port, peer)?, group, rank });
         }
-        let Job { job, epoch, key, slots } = self.job;
+        let TreeJob { job, epoch, key, slots } = self.job;
         let node = Node {
             job,
             epoch,
@@ -422,7 +423,7 @@ impl Draft<'_> {
             shift: None,
             bounded_loss: site.limits.bounded_loss,
         };
-        Ok(Place { depth, node, children, ports, groups })
+        Ok(SwitchPlan { depth, node, children, ports, groups })
     }
 
     fn check(&self, switch: usize, children: usize, has_parent: bool) -> Result<(), TreeError> {

@@ -143,7 +143,7 @@ pub struct SwitchView {
     pub groups: u32,
     /// Multicast groups that jobs hold.
     pub groups_used: u32,
-    /// Ranges of slots that jobs hold, by first slot.
+    /// HeldRanges of slots that jobs hold, by first slot.
     pub ranges: Vec<RangeView>,
     /// Packets by what became of them, by name, as the switch's own counters say; empty where they are not known.
     pub packets: Vec<(String, u64)>,
@@ -179,7 +179,7 @@ pub struct LinkView {
 
 /// Something that happened, for logs, people and watchers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Occurrence {
+pub struct ControllerEvent {
     /// Counts up from 1 since the controller started.
     pub number: u64,
     /// Unix time, in milliseconds.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netfold_controller::server::Control;
-use netfold_controller::view::Occurrence;
+use netfold_controller::view::ControllerEvent;
 use tokio::runtime::Builder;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
@@ -91,7 +91,7 @@ struct Listeners {
     grpc: TcpListener,
     http: Option<TcpListener>,
     /// All events from the start on.
-    events: Receiver<Arc<Occurrence>>,
+    events: Receiver<Arc<ControllerEvent>>,
 }
 
 impl Frontend {
@@ -103,7 +103,7 @@ impl Frontend {
         let (grpc, grpc_address) = listen(config.grpc)?;
         let http = config.http.map(listen).transpose()?;
         let http_address = http.as_ref().map(|(_, address)| *address);
-        let events = control.occurrences();
+        let events = control.events();
         let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), events };
         if let Some(tls) = &config.tls {
             // Check both here: an error in the thread could not be returned to the caller.

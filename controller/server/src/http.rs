@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use netfold_controller::server::Control;
-use netfold_controller::view::Occurrence;
+use netfold_controller::view::ControllerEvent;
 use netfold_controller::view::SnapshotScope;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast::Receiver;
@@ -67,7 +67,7 @@ pub(crate) struct HttpServer {
 #[derive(Default)]
 struct History {
     counts: Counts,
-    last: VecDeque<Arc<Occurrence>>,
+    last: VecDeque<Arc<ControllerEvent>>,
 }
 
 impl HttpServer {
@@ -75,7 +75,7 @@ impl HttpServer {
     pub(crate) fn new(
         control: Control,
         access: Access,
-        events: Receiver<Arc<Occurrence>>,
+        events: Receiver<Arc<ControllerEvent>>,
     ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
@@ -164,7 +164,7 @@ impl HttpServer {
     }
 
     async fn stream_events(mut self, sender: mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
-        let mut events = self.control.occurrences();
+        let mut events = self.control.events();
         let before: Vec<_> =
             self.history.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect();
         let shown = before.last().map_or(0, |event| event.number);
@@ -196,7 +196,7 @@ impl HttpServer {
 /// Records events, and takes a snapshot every second while a page is open.
 async fn observe(
     control: Control,
-    mut events: Receiver<Arc<Occurrence>>,
+    mut events: Receiver<Arc<ControllerEvent>>,
     history: Arc<Mutex<History>>,
     snapshots: watch::Sender<Arc<str>>,
 ) {
@@ -229,7 +229,7 @@ async fn observe(
     }
 }
 
-fn json(event: &Occurrence) -> String {
+fn json(event: &ControllerEvent) -> String {
     serde_json::to_string(event).unwrap_or_default()
 }
 

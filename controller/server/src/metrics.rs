@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use netfold_controller::view::{JobView, Occurrence, Snapshot, SwitchView, TenantView};
+use netfold_controller::view::{JobView, ControllerEvent, Snapshot, SwitchView, TenantView};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -60,7 +60,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn count(&mut self, event: &Occurrence) {
+    pub(crate) fn count(&mut self, event: &ControllerEvent) {
         add(&mut self.kinds, event.kind);
         if let Some(reason) = event.reason {
             add(&mut self.refusals, reason);

@@ -22,7 +22,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::row;
-use netfold_controller::record::{Change, Kept, Store, StoreError};
+use netfold_controller::record::{Change, Store, StoreError, StoredRecords};
 use redb::{DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 /// The schema that this build writes, and the newest that it reads.
@@ -155,8 +155,8 @@ fn schema(database: &redb::Database) -> Result<Option<u64>, Box<dyn std::error::
 }
 
 impl Store for Database {
-    fn load(&mut self) -> Result<Kept, StoreError> {
-        let mut kept = Kept::default();
+    fn load(&mut self) -> Result<StoredRecords, StoreError> {
+        let mut kept = StoredRecords::default();
         let unreadable = |error: row::RowError| StoreError {
             what: format!("reading {}", self.path.display()),
             source: Box::new(error),

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, SessionId};
 use crate::bands::{Contender, Ranking};
-use crate::jobs::{JobEvent, Phase};
+use crate::jobs::{JobEvent, TreePhase};
 use crate::record::JobName;
 use netfold_control::Band;
 use netfold_control::SessionEvent;
@@ -45,7 +45,7 @@ impl Coordinator {
         let bands: BTreeMap<JobName, Option<Band>> = jobs.into_keys().zip(bands).collect();
         let mut notified = Vec::new();
         let mut changed: BTreeMap<JobName, Band> = BTreeMap::new();
-        for active in self.active.values_mut().filter(|active| active.phase == Phase::Running) {
+        for active in self.active.values_mut().filter(|active| active.phase == TreePhase::Running) {
             let band = bands.get(&active.name.name).copied().flatten();
             if std::mem::replace(&mut active.band, band) == band {
                 continue;
@@ -69,7 +69,7 @@ impl Coordinator {
     fn contenders(&self) -> (BTreeMap<JobName, Contender>, Vec<u64>) {
         let mut wires = Wires::default();
         let mut jobs: BTreeMap<JobName, Contender> = BTreeMap::new();
-        for active in self.active.values().filter(|active| active.phase == Phase::Running) {
+        for active in self.active.values().filter(|active| active.phase == TreePhase::Running) {
             let name = &active.name.name;
             let job = jobs.entry(name.clone()).or_insert_with(|| Contender {
                 priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
@@ -84,7 +84,7 @@ impl Coordinator {
         (jobs, wires.rates_bps)
     }
 
-    fn wires_of(&self, active: &crate::jobs::Active, wires: &mut Wires) -> Vec<usize> {
+    fn wires_of(&self, active: &crate::jobs::ActiveTree, wires: &mut Wires) -> Vec<usize> {
         let placement = &active.placement;
         let link_bps = self.config.banding.link_bps;
         let hosts = placement.members.iter().zip(&placement.shape().workers);
@@ -102,8 +102,8 @@ impl Coordinator {
     }
 
     /// A worker asks for its job's classes of packets, now and whenever they change.
-    pub(super) fn tell_band(&mut self, id: SessionId, job: u16) {
-        let Some(active) = self.active.get(&job).filter(|active| active.phase == Phase::Running) else {
+    pub(super) fn send_band(&mut self, id: SessionId, job: u16) {
+        let Some(active) = self.active.get(&job).filter(|active| active.phase == TreePhase::Running) else {
             return;
         };
         // A controller may have had bands before it was restarted, and have none now.

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, Named, join};
 use crate::command::{Command, CommandError};
-use crate::jobs::{EndReason, JobEvent, Phase};
+use crate::jobs::{EndReason, JobEvent, TreePhase};
 use crate::message::Refused;
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, TenantRecord};
 use netfold_control::{Refusal, TREES_MAX};
@@ -141,9 +141,9 @@ impl Coordinator {
             match tree {
                 Named::Forming(formation) => self.refuse_formation(formation, refused()),
                 Named::Active(job) => match self.active[&job].phase {
-                    Phase::Installing => self.abandon(job, refused()),
-                    Phase::Running => self.end(job, EndReason::Stopped { message: message.clone() }),
-                    Phase::Aborted | Phase::Closing { .. } => {}
+                    TreePhase::Installing => self.abandon(job, refused()),
+                    TreePhase::Running => self.end(job, EndReason::Stopped { message: message.clone() }),
+                    TreePhase::Cancelled | TreePhase::Closing { .. } => {}
                 },
             }
         }
@@ -175,7 +175,7 @@ impl Coordinator {
         };
         if self.fleet.is_drained(switch) != drained {
             self.fleet.set_drained(switch, drained);
-            self.keep_switch(switch);
+            self.persist_switch(switch);
             let message = if drained { "takes no more jobs" } else { "takes jobs again" };
             self.changed("switch", name.clone(), message);
         }

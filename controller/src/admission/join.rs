@@ -1,9 +1,9 @@
 //! Who may join what.
 
-use super::rate_limiter::RateLimited;
+use super::rate_limiter::LimitVerdict;
 use super::{Coordinator, Named, SessionId, Stage};
 use crate::fleet::Fleet;
-use crate::jobs::{Forming, TreeName};
+use crate::jobs::{FormingTree, TreeName};
 use crate::message::Refused;
 use crate::record::{JobName, JobSpec};
 use crate::timers::Timer;
@@ -152,13 +152,13 @@ impl Coordinator {
                     self.place(now, formation);
                 }
             }
-            Err(refused) if refused.reason == Refusal::Credentials => self.refuse_join(now, id, refused),
+            Err(refused) if refused.reason == Refusal::Credentials => self.limit_tokens(now, id, refused),
             Err(refused) => self.refuse(id, refused),
         }
     }
 
-    /// Refuses a join without a valid token. Refusals beyond the rate limit of an address are not logged.
-    fn refuse_join(&mut self, now: Duration, id: SessionId, refused: Refused) {
+    /// Refuses a join that shows no good token; those that come too fast from one address, without a word to anybody else.
+    fn limit_tokens(&mut self, now: Duration, id: SessionId, refused: Refused) {
         let Some(peer) = self.sessions.get(&id).map(|session| session.peer.ip()) else { return };
         let busy = |wait: Duration| {
             let message = format!(
@@ -168,10 +168,10 @@ impl Coordinator {
             );
             Refused::new(Refusal::Busy, message)
         };
-        match self.credential_limiter.refused(now, peer) {
-            RateLimited::Reported => self.refuse(id, refused),
-            RateLimited::LimitReached(wait) => self.refuse(id, busy(wait)),
-            RateLimited::Suppressed(wait) => self.turn_away(id, busy(wait)),
+        match self.token_limiter.refused(now, peer) {
+            LimitVerdict::Allowed => self.refuse(id, refused),
+            LimitVerdict::Exceeded(wait) => self.refuse(id, busy(wait)),
+            LimitVerdict::Suppressed(wait) => self.reject(id, busy(wait)),
         }
     }
 
@@ -264,7 +264,7 @@ impl Coordinator {
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
         self.names.insert(name.clone(), Named::Forming(formation));
-        let job = Forming { name, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
+        let job = FormingTree { name, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
         self.forming.insert(formation, job);
         formation
     }
@@ -280,7 +280,7 @@ impl Coordinator {
     }
 
     /// Forgets a formation; its members are the caller's.
-    pub(super) fn end_formation(&mut self, formation: u64) -> Option<Forming> {
+    pub(super) fn end_formation(&mut self, formation: u64) -> Option<FormingTree> {
         let job = self.forming.remove(&formation)?;
         self.timers.disarm(job.deadline, Timer::Forming(formation));
         self.names.remove(&job.name);
@@ -288,7 +288,7 @@ impl Coordinator {
     }
 }
 
-fn check_rank(job: &Forming, rank: u16) -> Result<(), Refused> {
+fn check_rank(job: &FormingTree, rank: u16) -> Result<(), Refused> {
     if job.members.contains_key(&rank) {
         let message = format!(
             "another worker holds rank {rank} of job '{}': give every worker its own rank",

@@ -1,10 +1,10 @@
 //! The life of a job after all its members have joined.
 
-use super::{Coordinator, Loss, Named, Output, SessionId, Stage};
+use super::{Coordinator, Named, Output, SessionId, SessionLoss, Stage};
 use crate::driver::DriverError;
-use crate::executor::{Outcome, Task};
-use crate::fleet::{Placement, Ranges, Shortage, Wish};
-use crate::jobs::{Active, EndReason, Forming, JobEvent, Phase, Presence, TreeName};
+use crate::executor::{SwitchTask, TaskOutcome};
+use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest};
+use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::timers::Timer;
 use netfold_control::{Refusal, SessionEvent};
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 impl Coordinator {
     /// The switch has carried out a task.
-    pub fn handle_outcome(&mut self, now: Duration, outcome: Outcome) {
+    pub fn handle_outcome(&mut self, now: Duration, outcome: TaskOutcome) {
         self.tick(now);
         self.tasks = self.tasks.saturating_sub(1);
         match outcome {
-            Outcome::Adopted { .. } => {}
-            Outcome::Installed { job, first_chunk } => self.installed(now, job, first_chunk),
-            Outcome::InstallFailed { job, switch, error, clean } => {
+            TaskOutcome::Adopted { .. } => {}
+            TaskOutcome::Installed { job, first_chunk } => self.installed(now, job, first_chunk),
+            TaskOutcome::InstallFailed { job, switch, error, clean } => {
                 self.install_failed(now, (job, switch), &error, clean);
             }
-            Outcome::Retired { job, rank, result } => self.retired(job, rank, result),
-            Outcome::Withdrawn { job, result: Ok(()) } => self.release(job),
-            Outcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
+            TaskOutcome::Retired { job, rank, result } => self.retired(job, rank, result),
+            TaskOutcome::Withdrawn { job, result: Ok(()) } => self.release(job),
+            TaskOutcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
         }
         self.place_waiting(now);
     }
@@ -45,19 +45,19 @@ impl Coordinator {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse_formation(formation, refused),
         };
-        let wanted = self.share(&forming.name, wanted).max(fewest);
+        let wanted = self.grantable(&forming.name, wanted).max(fewest);
         // While slots are about to be free, a small range would be a hasty choice.
         let least = if may_wait { wanted } else { fewest };
         let members = self.peers(forming);
         let siblings: Vec<_> = self.siblings(&forming.name).map(|job| job.placement.chosen.clone()).collect();
-        let wish = Wish {
+        let request = TreeRequest {
             members: &members,
             tree: forming.name.tree,
             slots: least,
             numerics: spec.mode.numerics(),
             siblings: &siblings,
         };
-        match self.fleet.reserve(&wish, wanted) {
+        match self.fleet.reserve(&request, wanted) {
             Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges),
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
             Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),
@@ -68,8 +68,8 @@ impl Coordinator {
         }
     }
 
-    fn install(&mut self, formation: u64, placement: Arc<Placement>, ranges: Ranges) {
-        let Forming { name, spec, members, movable, .. } =
+    fn install(&mut self, formation: u64, placement: Arc<Placement>, ranges: HeldRanges) {
+        let FormingTree { name, spec, members, movable, .. } =
             self.end_formation(formation).expect("the caller has it");
         let job = placement.job().job;
         for (&rank, id) in &members {
@@ -77,10 +77,10 @@ impl Coordinator {
             session.stage = Stage::Active { job, rank };
         }
         self.names.insert(name.clone(), Named::Active(job));
-        let active = Active {
+        let active = ActiveTree {
             name,
             spec,
-            phase: Phase::Installing,
+            phase: TreePhase::Installing,
             placement: Arc::clone(&placement),
             ranges,
             movable,
@@ -93,11 +93,11 @@ impl Coordinator {
             retiring: 0,
         };
         self.active.insert(job, active);
-        self.keep_place(job);
-        self.task(Task::Install(placement));
+        self.persist_place(job);
+        self.task(SwitchTask::Install(placement));
     }
 
-    pub(super) fn peers(&self, forming: &Forming) -> Vec<SocketAddr> {
+    pub(super) fn peers(&self, forming: &FormingTree) -> Vec<SocketAddr> {
         let endpoint = |id| self.sessions[id].endpoint.expect("a session that has joined has an endpoint");
         forming.members.values().map(endpoint).collect()
     }
@@ -113,7 +113,7 @@ impl Coordinator {
     }
 
     pub(super) fn place_waiting(&mut self, now: Duration) {
-        let waiting = |(&formation, job): (&u64, &Forming)| job.is_complete().then_some(formation);
+        let waiting = |(&formation, job): (&u64, &FormingTree)| job.is_complete().then_some(formation);
         for formation in self.forming.iter().filter_map(waiting).collect::<Vec<_>>() {
             self.place(now, formation);
         }
@@ -153,16 +153,16 @@ impl Coordinator {
 
     fn installed(&mut self, now: Duration, job: u16, first_chunk: u32) {
         let Some(active) = self.active.get_mut(&job) else { return };
-        if active.phase != Phase::Installing {
+        if active.phase != TreePhase::Installing {
             return self.withdraw(job, 0);
         }
-        active.phase = Phase::Running;
+        active.phase = TreePhase::Running;
         active.first_chunk = Some(first_chunk);
         let placement = Arc::clone(&active.placement);
         let (name, spec) = (active.name.clone(), active.spec);
         let members: Vec<(u16, SessionId)> =
             active.members.iter().filter_map(|(rank, presence)| Some((*rank, presence.session()?))).collect();
-        self.keep_place(job);
+        self.persist_place(job);
         self.remember_start(&name.name, spec, placement.job().epoch);
         self.reband();
         let band = self.active.get(&job).and_then(|active| active.band);
@@ -179,7 +179,7 @@ impl Coordinator {
             self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });
         }
         let tree = name.tree;
-        self.watch_shares();
+        self.arm_growth_timer();
         self.log(JobEvent::Started { name: name.name, tree, spec, placement, first_chunk });
     }
 
@@ -201,11 +201,11 @@ impl Coordinator {
     /// Ends a job that is being set up, on this side: its members are refused and its name is free.
     pub(super) fn abandon(&mut self, job: u16, refused: Refused) {
         let Some(active) = self.active.get_mut(&job) else { return };
-        if active.phase == Phase::Installing {
-            active.phase = Phase::Aborted;
+        if active.phase == TreePhase::Installing {
+            active.phase = TreePhase::Cancelled;
             let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
             self.names.remove(&name);
-            self.keep_place(job);
+            self.persist_place(job);
             let members: Vec<SessionId> =
                 members.values().filter_map(|presence| presence.session()).collect();
             self.refuse_members(name, members.into_iter(), refused);
@@ -213,25 +213,25 @@ impl Coordinator {
     }
 
     /// A member is gone without a leave; its own session is closed already.
-    pub(super) fn lose_member(&mut self, job: u16, rank: u16, loss: Loss) {
+    pub(super) fn lose_member(&mut self, job: u16, rank: u16, loss: SessionLoss) {
         let Some(active) = self.active.get_mut(&job) else { return };
         active.members.remove(&rank);
         let message = format!("rank {rank} of job '{}' {loss}", active.name.name);
         match active.phase {
-            Phase::Installing => {
+            TreePhase::Installing => {
                 let message = format!("{message} while the job was being set up: start all workers again");
                 self.abandon(job, Refused::new(Refusal::PeersMissing, message));
             }
-            Phase::Running => self.end(job, EndReason::PeerLost { rank, message }),
-            Phase::Aborted | Phase::Closing { .. } => {}
+            TreePhase::Running => self.end(job, EndReason::PeerLost { rank, message }),
+            TreePhase::Cancelled | TreePhase::Closing { .. } => {}
         }
     }
 
     pub(super) fn leave(&mut self, id: SessionId, stage: Stage) {
-        let Stage::Active { job, rank } = stage else { return self.end_session(id, Loss::Left) };
+        let Stage::Active { job, rank } = stage else { return self.end_session(id, SessionLoss::Left) };
         let active = self.active.get_mut(&job).expect("sessions name jobs that exist");
-        if active.phase != Phase::Running {
-            return self.end_session(id, Loss::Left);
+        if active.phase != TreePhase::Running {
+            return self.end_session(id, SessionLoss::Left);
         }
         active.members.remove(&rank);
         active.left.insert(rank);
@@ -244,9 +244,9 @@ impl Coordinator {
                 self.outputs
                     .push_back(Output::Send { session: other, event: SessionEvent::PeerLeft { rank } });
             }
-            self.keep_place(job);
+            self.persist_place(job);
             self.log(JobEvent::Left { name, rank });
-            self.task(Task::Retire { job, rank });
+            self.task(SwitchTask::Retire { job, rank });
         }
         self.dismiss(id);
     }
@@ -281,33 +281,33 @@ impl Coordinator {
 
     pub(super) fn shut_down_job(&mut self, job: u16) {
         match self.active[&job].phase {
-            Phase::Installing => self.abandon(job, super::shutting_down()),
-            Phase::Running => self.end(job, EndReason::Shutdown),
-            Phase::Aborted | Phase::Closing { .. } => {}
+            TreePhase::Installing => self.abandon(job, super::shutting_down()),
+            TreePhase::Running => self.end(job, EndReason::Shutdown),
+            TreePhase::Cancelled | TreePhase::Closing { .. } => {}
         }
     }
 
     fn withdraw(&mut self, job: u16, failures: u32) {
         if let Some(active) = self.active.get_mut(&job) {
-            active.phase = Phase::Closing { failures };
-            self.keep_place(job);
-            self.task(Task::Withdraw { job });
+            active.phase = TreePhase::Closing { failures };
+            self.persist_place(job);
+            self.task(SwitchTask::Withdraw { job });
         }
     }
 
     fn withdraw_failed(&mut self, now: Duration, job: u16, error: &DriverError) {
         let Some(active) = self.active.get_mut(&job) else { return };
         let failures = match active.phase {
-            Phase::Closing { failures } => failures + 1,
+            TreePhase::Closing { failures } => failures + 1,
             _ => 1,
         };
-        active.phase = Phase::Closing { failures };
+        active.phase = TreePhase::Closing { failures };
         self.timers.arm(now + self.config.retry * (1 << failures.min(7)) / 2, Timer::Withdraw(job));
         self.log(JobEvent::SwitchFailed { job, message: error.chain() });
     }
 
     pub(super) fn retry_withdraw(&mut self, job: u16) {
-        if let Some(Phase::Closing { failures }) = self.active.get(&job).map(|active| active.phase) {
+        if let Some(TreePhase::Closing { failures }) = self.active.get(&job).map(|active| active.phase) {
             self.withdraw(job, failures);
         }
     }
@@ -316,7 +316,7 @@ impl Coordinator {
     fn release(&mut self, job: u16) {
         if let Some(active) = self.active.remove(&job) {
             self.fleet.release(&active.placement, active.ranges, &active.released);
-            self.keep_released(job);
+            self.persist_released(job);
         }
     }
 
@@ -333,7 +333,7 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn task(&mut self, task: Task) {
+    pub(super) fn task(&mut self, task: SwitchTask) {
         self.tasks += 1;
         self.outputs.push_back(Output::Task(task));
     }

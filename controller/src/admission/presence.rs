@@ -1,7 +1,7 @@
 //! Members whose sessions break and resume on another connection.
 
-use super::{Coordinator, Loss, SessionId, Stage};
-use crate::jobs::{EndReason, JobEvent, Phase, Presence};
+use super::{Coordinator, SessionId, SessionLoss, Stage};
+use crate::jobs::{EndReason, JobEvent, Presence, TreePhase};
 use crate::message::Refused;
 use crate::timers::Timer;
 use netfold_control::{Refusal, Resume, SessionEvent};
@@ -9,10 +9,11 @@ use std::time::Duration;
 
 impl Coordinator {
     /// A member's session has ended without a leave.
-    pub(super) fn miss_member(&mut self, job: u16, rank: u16, loss: Loss) {
-        let may_resume = !self.config.grace.is_zero() && matches!(loss, Loss::Closed | Loss::Slow);
+    pub(super) fn lose_session(&mut self, job: u16, rank: u16, loss: SessionLoss) {
+        let may_resume =
+            !self.config.grace.is_zero() && matches!(loss, SessionLoss::Closed | SessionLoss::Slow);
         let Some(active) =
-            self.active.get_mut(&job).filter(|active| may_resume && active.phase == Phase::Running)
+            self.active.get_mut(&job).filter(|active| may_resume && active.phase == TreePhase::Running)
         else {
             return self.lose_member(job, rank, loss);
         };
@@ -31,7 +32,7 @@ impl Coordinator {
             Presence::Here(_) => None,
         });
         match away.min() {
-            Some((deadline, rank)) if deadline <= now => self.lose_member(job, rank, Loss::Closed),
+            Some((deadline, rank)) if deadline <= now => self.lose_member(job, rank, SessionLoss::Closed),
             Some((deadline, _)) => self.timers.arm(deadline, Timer::Away(job)),
             None => {}
         }
@@ -54,7 +55,7 @@ impl Coordinator {
         let over = || Refused::new(Refusal::Unknown, "this job is over: join again, all workers");
         let active = self.active.get(&job).ok_or_else(over)?;
         let known = active.placement.job();
-        if active.phase != Phase::Running || (known.epoch, known.key) != (epoch, key) {
+        if active.phase != TreePhase::Running || (known.epoch, known.key) != (epoch, key) {
             return Err(over());
         }
         active.members.get(&rank).copied().ok_or_else(over)
@@ -89,7 +90,7 @@ impl Coordinator {
         let Some(super::Named::Active(job)) = self.names.get(name).copied() else { return };
         let active = &self.active[&job];
         // After a restart all members are away at first.
-        if active.phase == Phase::Running
+        if active.phase == TreePhase::Running
             && self.now > self.config.resume
             && active.members.values().all(|presence| presence.session().is_none())
         {

@@ -19,12 +19,12 @@ const SOURCES_MAX: usize = 4096;
 
 /// How a refusal is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RateLimited {
-    /// With its own reason.
-    Reported,
-    /// As busy and logged, because it is the first beyond the limit. The next is allowed after this time.
-    LimitReached(Duration),
-    /// As busy and not logged. The next is allowed after this time.
+pub(super) enum LimitVerdict {
+    /// It is told as it is.
+    Allowed,
+    /// It is the first of too many, which those who watch should know. Another one may come after so long.
+    Exceeded(Duration),
+    /// Too many: nobody need know. Another one may come after so long.
     Suppressed(Duration),
 }
 
@@ -38,13 +38,13 @@ struct Bucket {
 
 /// The buckets of all addresses that are not full.
 #[derive(Debug, Default)]
-pub(super) struct RateLimiter {
+pub(super) struct TokenRateLimiter {
     buckets: BTreeMap<IpAddr, Bucket>,
 }
 
-impl RateLimiter {
+impl TokenRateLimiter {
     /// A join from `peer` is refused at `now` for its credentials.
-    pub(super) fn refused(&mut self, now: Duration, peer: IpAddr) -> RateLimited {
+    pub(super) fn refused(&mut self, now: Duration, peer: IpAddr) -> LimitVerdict {
         let source = source(peer);
         if !self.buckets.contains_key(&source) {
             self.make_room(now);
@@ -54,10 +54,10 @@ impl RateLimiter {
         let wait = (full - now).saturating_sub(REFILL * BURST);
         if wait.is_zero() {
             *bucket = Bucket { full, empty: false };
-            return RateLimited::Reported;
+            return LimitVerdict::Allowed;
         }
         let before = std::mem::replace(&mut bucket.empty, true);
-        if before { RateLimited::Suppressed(wait) } else { RateLimited::LimitReached(wait) }
+        if before { LimitVerdict::Suppressed(wait) } else { LimitVerdict::Exceeded(wait) }
     }
 
     fn make_room(&mut self, now: Duration) {
@@ -91,45 +91,45 @@ mod tests {
 
     #[test]
     fn a_bucket_empties_and_fills_again() {
-        let mut limiter = RateLimiter::default();
+        let mut limiter = TokenRateLimiter::default();
         let now = Duration::from_secs(100);
         for _ in 0..BURST {
-            assert_eq!(limiter.refused(now, ip(1)), RateLimited::Reported);
+            assert_eq!(limiter.refused(now, ip(1)), LimitVerdict::Allowed);
         }
-        assert_eq!(limiter.refused(now, ip(1)), RateLimited::LimitReached(REFILL));
-        assert_eq!(limiter.refused(now + REFILL / 2, ip(1)), RateLimited::Suppressed(REFILL / 2));
-        assert_eq!(limiter.refused(now, ip(2)), RateLimited::Reported, "another address");
-        assert_eq!(limiter.refused(now + REFILL, ip(1)), RateLimited::Reported, "one more by now");
-        assert_eq!(limiter.refused(now + REFILL, ip(1)), RateLimited::LimitReached(REFILL));
+        assert_eq!(limiter.refused(now, ip(1)), LimitVerdict::Exceeded(REFILL));
+        assert_eq!(limiter.refused(now + REFILL / 2, ip(1)), LimitVerdict::Suppressed(REFILL / 2));
+        assert_eq!(limiter.refused(now, ip(2)), LimitVerdict::Allowed, "another address");
+        assert_eq!(limiter.refused(now + REFILL, ip(1)), LimitVerdict::Allowed, "one more by now");
+        assert_eq!(limiter.refused(now + REFILL, ip(1)), LimitVerdict::Exceeded(REFILL));
         let later = now + REFILL * (BURST + 1);
-        assert!((0..BURST).all(|_| limiter.refused(later, ip(1)) == RateLimited::Reported));
+        assert!((0..BURST).all(|_| limiter.refused(later, ip(1)) == LimitVerdict::Allowed));
     }
 
     #[test]
     fn networks_of_64_bits_are_one_source_and_mapped_addresses_their_own() {
-        let mut limiter = RateLimiter::default();
+        let mut limiter = TokenRateLimiter::default();
         let now = Duration::ZERO;
         for number in 0..u128::from(BURST) {
             let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | number);
-            assert_eq!(limiter.refused(now, address.into()), RateLimited::Reported);
+            assert_eq!(limiter.refused(now, address.into()), LimitVerdict::Allowed);
         }
         let more = Ipv6Addr::from_bits(0x2001_0db8 << 96 | 0xffff);
-        assert!(matches!(limiter.refused(now, more.into()), RateLimited::LimitReached(_)));
+        assert!(matches!(limiter.refused(now, more.into()), LimitVerdict::Exceeded(_)));
         let other = Ipv6Addr::from_bits(0x2001_0db9 << 96);
-        assert_eq!(limiter.refused(now, other.into()), RateLimited::Reported);
+        assert_eq!(limiter.refused(now, other.into()), LimitVerdict::Allowed);
         let mapped = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped();
-        assert_eq!(limiter.refused(now, mapped.into()), RateLimited::Reported);
+        assert_eq!(limiter.refused(now, mapped.into()), LimitVerdict::Allowed);
     }
 
     #[test]
-    fn memory_is_bounded_and_the_most_limited_sources_are_remembered() {
-        let mut limiter = RateLimiter::default();
+    fn memory_is_bounded_and_the_worst_are_remembered() {
+        let mut limiter = TokenRateLimiter::default();
         let now = Duration::ZERO;
-        while limiter.refused(now, ip(0)) == RateLimited::Reported {}
+        while limiter.refused(now, ip(0)) == LimitVerdict::Allowed {}
         for number in 1..10 * SOURCES_MAX as u32 {
             limiter.refused(now, ip(number));
             assert!(limiter.buckets.len() <= SOURCES_MAX);
         }
-        assert!(matches!(limiter.refused(now, ip(0)), RateLimited::Suppressed(_)));
+        assert!(matches!(limiter.refused(now, ip(0)), LimitVerdict::Suppressed(_)));
     }
 }

@@ -5,7 +5,7 @@
 //! the policy has left them. The job never stops, and what it held is given to no other job before the switches have released it.
 
 use super::Coordinator;
-use crate::jobs::{Active, EndReason, Phase, TreeName};
+use crate::jobs::{ActiveTree, EndReason, TreeName, TreePhase};
 use crate::policy::{self, Demand, JobId, Move, Policy, Range, Sharing, Standing};
 use crate::record::JobSpec;
 use crate::timers::Timer;
@@ -20,7 +20,7 @@ const NEWCOMER: JobId = JobId(1 << 32);
 
 /// What was decided about trees, for as long as it matters.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(super) struct Reallocations {
     moved: BTreeMap<TreeName, Moved>,
     armed: bool,
     budget: ReallocationBudget,
@@ -66,7 +66,7 @@ struct Moved {
     displaced: bool,
 }
 
-impl Shares {
+impl Reallocations {
     fn forget(&mut self, before: Duration) {
         self.moved.retain(|_, moved| moved.at >= before);
     }
@@ -74,13 +74,17 @@ impl Shares {
 
 impl Coordinator {
     /// So many slots as a tree may be given at the moment, of those that it could have.
-    pub(super) fn share(&self, name: &TreeName, wanted: u32) -> u32 {
-        self.shares.moved.get(name).and_then(|moved| moved.most).map_or(wanted, |most| most.min(wanted))
+    pub(super) fn grantable(&self, name: &TreeName, wanted: u32) -> u32 {
+        self.reallocations
+            .moved
+            .get(name)
+            .and_then(|moved| moved.most)
+            .map_or(wanted, |most| most.min(wanted))
     }
 
     /// Whether there are jobs from which slots can be taken once they are set up.
     pub(super) fn may_make_room_soon(&self) -> bool {
-        let soon = |job: &Active| job.movable && job.phase == Phase::Installing;
+        let soon = |job: &ActiveTree| job.movable && job.phase == TreePhase::Installing;
         self.config.sharing != Sharing::Static && self.active.values().any(soon)
     }
 
@@ -89,30 +93,30 @@ impl Coordinator {
         let forming = &self.forming[&formation];
         let name = forming.name.clone();
         let now = self.now;
-        self.shares.forget(now.saturating_sub(RETURN.max(self.config.settle)));
+        self.reallocations.forget(now.saturating_sub(RETURN.max(self.config.settle)));
         // A job that had to make room itself takes what is left, or two jobs would displace each other in turn.
-        if self.config.sharing == Sharing::Static || self.shares.moved.contains_key(&name) {
+        if self.config.sharing == Sharing::Static || self.reallocations.moved.contains_key(&name) {
             return false;
         }
         let spec = forming.spec;
         let members = self.peers(forming);
         let siblings: Vec<_> = self.siblings(&name).map(|job| job.placement.chosen.clone()).collect();
-        let wish = crate::fleet::Wish {
+        let request = crate::fleet::TreeRequest {
             members: &members,
             tree: name.tree,
             slots: fewest,
             numerics: spec.mode.numerics(),
             siblings: &siblings,
         };
-        let Some(switches) = self.fleet.tree_if_empty(&wish) else { return false };
+        let Some(switches) = self.fleet.tree_if_empty(&request) else { return false };
         let demand = self.demand(NEWCOMER, &name, &spec, wanted, fewest);
         let Some((most, moves)) = self.room_at(&switches, &name, demand) else { return false };
         if moves.is_empty() {
             return false;
         }
         let message = format!("job '{}' needs slots", name.name);
-        self.shares.moved.insert(name, Moved { at: now, most: Some(most), displaced: false });
-        self.carry_out(moves, &message);
+        self.reallocations.moved.insert(name, Moved { at: now, most: Some(most), displaced: false });
+        self.apply_moves(moves, &message);
         true
     }
 
@@ -138,12 +142,14 @@ impl Coordinator {
         Some((most, moves))
     }
 
-    fn may_be_moved(&self, job: &Active) -> bool {
+    fn may_be_moved(&self, job: &ActiveTree) -> bool {
         let guarded = || {
-            let moved = self.shares.moved.get(&job.name);
+            let moved = self.reallocations.moved.get(&job.name);
             moved.is_some_and(|moved| moved.displaced && moved.at + self.config.settle > self.now)
         };
-        job.movable && job.phase == Phase::Running && !(self.config.sharing == Sharing::Priority && guarded())
+        job.movable
+            && job.phase == TreePhase::Running
+            && !(self.config.sharing == Sharing::Priority && guarded())
     }
 
     fn policy(&self, switch: usize) -> Option<Box<dyn Policy>> {
@@ -159,7 +165,7 @@ impl Coordinator {
     }
 
     /// All slots of a switch that are taken, by whom, and which of them can be had.
-    fn standing(&self, switch: usize, movable: impl Fn(&Active) -> bool) -> Vec<Standing> {
+    fn standing(&self, switch: usize, movable: impl Fn(&ActiveTree) -> bool) -> Vec<Standing> {
         let mut all = Vec::new();
         for (number, job) in &self.active {
             let Some(at) = job.placement.switches.iter().position(|held| *held == switch) else { continue };
@@ -174,7 +180,7 @@ impl Coordinator {
     }
 
     /// So many slots as a job could have by its tenant's quota.
-    fn quota_of(&self, job: &Active) -> u32 {
+    fn quota_of(&self, job: &ActiveTree) -> u32 {
         let tenant = &job.name.name.tenant;
         let Some(record) = self.tenants.get(tenant) else { return u32::MAX };
         let others = self.used(tenant).slots.saturating_sub(job.placement.job().slots);
@@ -182,7 +188,7 @@ impl Coordinator {
     }
 
     /// Takes their places from jobs, and notes what they may have instead.
-    fn carry_out(&mut self, moves: BTreeMap<u16, Option<u32>>, why: &str) {
+    fn apply_moves(&mut self, moves: BTreeMap<u16, Option<u32>>, why: &str) {
         for (job, slots) in moves {
             let Some(name) = self.active.get(&job).map(|active| active.name.clone()) else { continue };
             let instead = match slots {
@@ -190,30 +196,30 @@ impl Coordinator {
                 None => "this one goes on when slots are free".to_owned(),
             };
             let displaced = true;
-            self.shares.moved.insert(name, Moved { at: self.now, most: slots, displaced });
+            self.reallocations.moved.insert(name, Moved { at: self.now, most: slots, displaced });
             self.end(job, EndReason::Moved { message: format!("{why}: {instead}") });
         }
     }
 
     /// Schedules the periodic search for slots that jobs could grow into.
-    pub(super) fn watch_shares(&mut self) {
-        if self.config.sharing == Sharing::Elastic && !self.shares.armed {
-            self.shares.armed = true;
-            self.timers.arm(self.now + self.config.settle / 4, Timer::Share);
+    pub(super) fn arm_growth_timer(&mut self) {
+        if self.config.sharing == Sharing::Elastic && !self.reallocations.armed {
+            self.reallocations.armed = true;
+            self.timers.arm(self.now + self.config.settle / 4, Timer::Grow);
         }
     }
 
     /// Lets jobs grow into free slots.
     pub(super) fn grow(&mut self) {
-        self.shares.armed = false;
+        self.reallocations.armed = false;
         if self.shut_down || self.active.is_empty() {
             return;
         }
-        self.watch_shares();
-        self.shares.forget(self.now.saturating_sub(RETURN.max(self.config.settle)));
-        let unsettled = self.active.values().any(|job| job.phase != Phase::Running || job.retiring > 0);
+        self.arm_growth_timer();
+        self.reallocations.forget(self.now.saturating_sub(RETURN.max(self.config.settle)));
+        let unsettled = self.active.values().any(|job| job.phase != TreePhase::Running || job.retiring > 0);
         let gone = |(name, moved): (&TreeName, &Moved)| moved.displaced && !self.names.contains_key(name);
-        let awaited = self.shares.moved.iter().any(gone);
+        let awaited = self.reallocations.moved.iter().any(gone);
         if unsettled || awaited || self.forming.values().any(|job| job.is_complete()) {
             return;
         }
@@ -225,13 +231,13 @@ impl Coordinator {
         }
         if !moves.is_empty() {
             let moves = moves.into_iter().map(|(job, slots)| (job, Some(slots))).collect();
-            self.carry_out(moves, "slots are shared anew");
+            self.apply_moves(moves, "slots are shared anew");
         }
     }
 
     /// Who is to have how many slots; a tree of several switches grows where all of them have room.
     fn growth(&self) -> BTreeMap<u16, u32> {
-        let settled = |job: &Active| job.movable && job.since + self.config.settle <= self.now;
+        let settled = |job: &ActiveTree| job.movable && job.since + self.config.settle <= self.now;
         let mut wanted: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
         for switch in 0..self.fleet.len() {
             let standing = self.standing(switch, settled);

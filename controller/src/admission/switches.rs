@@ -1,7 +1,7 @@
 //! Switches that come and go, and the jobs that lose their places with them.
 
 use super::Coordinator;
-use crate::jobs::{EndReason, JobEvent, Phase};
+use crate::jobs::{EndReason, JobEvent, TreePhase};
 use crate::message::Refused;
 use crate::switch_status::SwitchUp;
 use crate::timers::Timer;
@@ -18,7 +18,7 @@ impl Coordinator {
             self.fleet.set_data(switch, data);
         }
         if self.boots.insert(switch, boot.clone()).flatten() != boot {
-            self.keep_switch(switch);
+            self.persist_switch(switch);
         }
         let name = self.fleet.info(switch).name.clone();
         if fresh {
@@ -33,7 +33,7 @@ impl Coordinator {
         self.tick(now);
         if self.fleet.down(switch).is_none() {
             self.down_since.insert(switch, now);
-            self.timers.arm(now + self.config.switch_patience, Timer::Switch(switch));
+            self.timers.arm(now + self.config.switch_timeout, Timer::Switch(switch));
             let name = self.fleet.info(switch).name.clone();
             self.log(JobEvent::SwitchDown { switch: name, reason: reason.clone() });
         }
@@ -50,7 +50,7 @@ impl Coordinator {
     pub(super) fn check_switch(&mut self, switch: usize) {
         let Some(reason) = self.fleet.down(switch).map(str::to_owned) else { return };
         let since = self.down_since.get(&switch).copied().unwrap_or_default();
-        let patience = if since.is_zero() { self.config.resume } else { self.config.switch_patience };
+        let patience = if since.is_zero() { self.config.resume } else { self.config.switch_timeout };
         if self.now >= since + patience {
             let name = &self.fleet.info(switch).name;
             let message = format!("switch '{name}' is out of reach: {reason}");
@@ -63,12 +63,12 @@ impl Coordinator {
         let there = self.active.iter().filter(|(_, job)| job.placement.switches.contains(&switch));
         for job in there.map(|(job, _)| *job).collect::<Vec<_>>() {
             match self.active[&job].phase {
-                Phase::Running => self.end(job, EndReason::Displaced { message: message.to_owned() }),
-                Phase::Installing => {
+                TreePhase::Running => self.end(job, EndReason::Displaced { message: message.to_owned() }),
+                TreePhase::Installing => {
                     let message = format!("{message}: join again");
                     self.abandon(job, Refused::new(Refusal::Unavailable, message));
                 }
-                Phase::Aborted | Phase::Closing { .. } => {}
+                TreePhase::Cancelled | TreePhase::Closing { .. } => {}
             }
         }
     }

@@ -92,7 +92,7 @@ impl Coordinator {
     }
 
     /// The other trees of a job that have a place.
-    pub(super) fn siblings(&self, name: &TreeName) -> impl Iterator<Item = &crate::jobs::Active> {
+    pub(super) fn siblings(&self, name: &TreeName) -> impl Iterator<Item = &crate::jobs::ActiveTree> {
         let others = self.trees_of(&name.name).filter(move |(other, _)| other.tree != name.tree);
         others.filter_map(|(_, named)| match named {
             super::Named::Active(job) => self.active.get(&job),

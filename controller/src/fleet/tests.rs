@@ -23,10 +23,10 @@ fn reserve(
     fleet: &mut Fleet,
     slots: u32,
     ports: core::ops::Range<u16>,
-) -> Result<(Placement, Ranges), Shortage> {
+) -> Result<(Placement, HeldRanges), Shortage> {
     let members = peers(ports);
-    let wish = Wish { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings: &[] };
-    fleet.reserve(&wish, slots)
+    let request = TreeRequest { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings: &[] };
+    fleet.reserve(&request, slots)
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn queues_take_trees_in_turn() {
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];
     let mut fleet = Fleet::new(queues, Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
     assert_eq!(fleet.world_max(), netfold_wire::CHILDREN_MAX);
-    let mut place = |slots: u32, port: u16, siblings: &[Chosen]| {
+    let mut place = |slots: u32, port: u16, siblings: &[ChosenTree]| {
         let members = peers(port..port + 1);
-        let wish = Wish { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings };
-        let (placement, ranges) = fleet.reserve(&wish, slots).unwrap();
+        let request = TreeRequest { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings };
+        let (placement, ranges) = fleet.reserve(&request, slots).unwrap();
         (placement.switches[0], placement, ranges)
     };
     let (a, first, _held) = place(16, 1, &[]);

@@ -34,7 +34,7 @@ pub enum Unfit {
         need: u32,
     },
     /// It has too few slots, ports or groups left.
-    #[error("has {free} {what} left and the job needs {need}: end another job or ask for less")]
+    #[error("has {free} {what} left and the job needs {need}: end another job or request for less")]
     Short {
         /// Of what.
         what: &'static str,
@@ -138,7 +138,7 @@ impl RouteError {
 
     /// Of two reasons against two roots the one that tells more: what is wrong with a tree that reaches all workers, or else the
     /// root that the fewest do not reach.
-    pub(super) fn more_telling(one: Option<Self>, other: Self) -> Self {
+    pub(super) fn more_specific(one: Option<Self>, other: Self) -> Self {
         let misses = |error: &Self| match error {
             Self::Path { ranks, .. } => ranks.len(),
             _ => 0,

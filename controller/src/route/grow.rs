@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use netfold_wire::CHILDREN_MAX;
 
-use super::{Chosen, Cost, Edge, RouteError, Search, Unfit};
+use super::{ChosenTree, Cost, Edge, RouteError, Search, Unfit};
 use crate::topology::{LinkId, Role, SwitchId};
 use crate::tree::Shape;
 
@@ -103,7 +103,7 @@ impl<'a> Search<'a> {
     }
 
     /// The best tree with this root, and what it costs.
-    pub(super) fn grow(&self, root: SwitchId) -> Result<(Cost<'a>, Chosen), RouteError> {
+    pub(super) fn grow(&self, root: SwitchId) -> Result<(Cost<'a>, ChosenTree), RouteError> {
         let reach = self.reach(root);
         let workers = self.seats(root, &reach)?;
         let mut leaves = Leaves::new();
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
     fn best_link(&self, from: SwitchId, to: SwitchId) -> Option<(LinkId, Price)> {
         let up = self.topology.links_between(from, to).filter(|link| self.network.links[link.index()].up);
         let priced = up.map(|link| {
-            let load = self.network.relative(self.topology, link, self.ask.load);
+            let load = self.network.relative(self.topology, link, self.request.load);
             ((usize::from(self.links.contains(&link)), load, load), link)
         });
         priced.min().map(|(price, link)| (link, price))
@@ -274,11 +274,11 @@ enum Reach {
     Far,
 }
 
-fn chosen(growth: &Growth, workers: &[(SwitchId, usize)]) -> Chosen {
+fn chosen(growth: &Growth, workers: &[(SwitchId, usize)]) -> ChosenTree {
     let edge = |(child, above): (usize, &Option<(usize, LinkId)>)| {
         above.map(|(parent, link)| Edge { child, parent, link })
     };
-    Chosen {
+    ChosenTree {
         switches: growth.switches.clone(),
         shape: Shape {
             above: growth.above.iter().map(|above| above.map(|(parent, _)| parent)).collect(),

@@ -2,18 +2,18 @@
 
 use crate::command::{Command, CommandError, Proof};
 use crate::record::JobName;
-use crate::view::{JobView, Occurrence, Snapshot, SnapshotScope};
+use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Requests that wait for the hub.
-pub(super) const ASKS: usize = 64;
+pub(super) const REQUESTS_MAX: usize = 64;
 
 /// Occurrences that a watcher may be behind.
-pub(super) const OCCURRENCES: usize = 1024;
+pub(super) const EVENTS_MAX: usize = 1024;
 
 /// What is asked of the hub; it answers in the same turn.
-pub(super) enum Ask {
+pub(super) enum ControlRequest {
     Snapshot(SnapshotScope, oneshot::Sender<Snapshot>),
     Job(JobName, oneshot::Sender<Option<JobView>>),
     Verify(Proof, oneshot::Sender<bool>),
@@ -23,8 +23,8 @@ pub(super) enum Ask {
 /// A handle to a control plane that serves. Clones are the same.
 #[derive(Clone)]
 pub struct Control {
-    pub(super) asks: mpsc::Sender<Ask>,
-    pub(super) occurrences: broadcast::Sender<Arc<Occurrence>>,
+    pub(super) requests: mpsc::Sender<ControlRequest>,
+    pub(super) events: broadcast::Sender<Arc<ControllerEvent>>,
 }
 
 impl Control {
@@ -33,7 +33,7 @@ impl Control {
     /// # Errors
     /// [`CommandError::Gone`] when it does not serve any more.
     pub async fn snapshot(&self, scope: SnapshotScope) -> Result<Snapshot, CommandError> {
-        self.ask(|answer| Ask::Snapshot(scope, answer)).await
+        self.ask(|answer| ControlRequest::Snapshot(scope, answer)).await
     }
 
     /// One job, if there is such a one.
@@ -41,7 +41,7 @@ impl Control {
     /// # Errors
     /// [`CommandError::Gone`] when it does not serve any more.
     pub async fn job(&self, name: JobName) -> Result<Option<JobView>, CommandError> {
-        self.ask(|answer| Ask::Job(name, answer)).await
+        self.ask(|answer| ControlRequest::Job(name, answer)).await
     }
 
     /// Whether a caller may act for a tenant: it exists, and the token is its own.
@@ -49,7 +49,7 @@ impl Control {
     /// # Errors
     /// [`CommandError::Gone`] when it does not serve any more.
     pub async fn verify(&self, proof: Proof) -> Result<bool, CommandError> {
-        self.ask(|answer| Ask::Verify(proof, answer)).await
+        self.ask(|answer| ControlRequest::Verify(proof, answer)).await
     }
 
     /// Carries a command out. When it returns, the change is durable; what it means at switches may still be on its way.
@@ -57,17 +57,20 @@ impl Control {
     /// # Errors
     /// [`CommandError`]; nothing has changed.
     pub async fn execute(&self, command: Command) -> Result<(), CommandError> {
-        self.ask(|answer| Ask::Execute(command, answer)).await?
+        self.ask(|answer| ControlRequest::Execute(command, answer)).await?
     }
 
     /// What happens from now on. A receiver that is 1,024 behind misses what it did not read.
-    pub fn occurrences(&self) -> broadcast::Receiver<Arc<Occurrence>> {
-        self.occurrences.subscribe()
+    pub fn events(&self) -> broadcast::Receiver<Arc<ControllerEvent>> {
+        self.events.subscribe()
     }
 
-    async fn ask<A>(&self, ask: impl FnOnce(oneshot::Sender<A>) -> Ask) -> Result<A, CommandError> {
+    async fn ask<A>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<A>) -> ControlRequest,
+    ) -> Result<A, CommandError> {
         let (sender, receiver) = oneshot::channel();
-        self.asks.send(ask(sender)).await.map_err(|_| CommandError::Gone)?;
+        self.requests.send(ask(sender)).await.map_err(|_| CommandError::Gone)?;
         receiver.await.map_err(|_| CommandError::Gone)
     }
 }

@@ -1,17 +1,17 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
-use super::control::Ask;
-use super::occurrence::occurrence;
+use super::control::ControlRequest;
+use super::event::controller_event;
 use super::pending::{self, PendingConnection};
-use super::session::{self, InputChannel, SessionInput};
+use super::session::{self, SessionInput, SessionMessage};
 use super::{Hook, ServerError, accept};
-use crate::admission::{Config, Coordinator, Loss, Output, SessionId};
-use crate::executor::{Outcome, Task};
+use crate::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
+use crate::executor::{SwitchTask, TaskOutcome};
 use crate::jobs::JobEvent;
 use crate::message::encode;
 use crate::record::{Change, Store};
 use crate::switch_status::SwitchStatus;
-use crate::view::{Occurrence, Snapshot, SnapshotScope};
+use crate::view::{ControllerEvent, Snapshot, SnapshotScope};
 use netfold_control::SessionEvent;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -36,16 +36,16 @@ const SPARE_CONNECTIONS: usize = 64;
 /// How long a shutdown waits for the switch, and again for the sessions to take their last lines.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-type Input = (SessionId, SessionInput);
+type Input = (SessionId, SessionMessage);
 
 /// What a hub works with.
-pub(super) struct Parts {
+pub(super) struct HubParts {
     pub(super) hook: Hook,
     /// To the drivers' thread, one at a time.
-    pub(super) tasks: mpsc::Sender<Task>,
+    pub(super) tasks: mpsc::Sender<SwitchTask>,
     pub(super) store: Box<dyn Store>,
-    pub(super) asks: mpsc::Receiver<Ask>,
-    pub(super) occurrences: broadcast::Sender<Arc<Occurrence>>,
+    pub(super) requests: mpsc::Receiver<ControlRequest>,
+    pub(super) events: broadcast::Sender<Arc<ControllerEvent>>,
     /// Number of switches.
     pub(super) switches: usize,
     /// How sessions are encrypted, if they are.
@@ -57,9 +57,9 @@ pub(super) struct Hub {
     coordinator: Coordinator,
     hook: Hook,
     store: Box<dyn Store>,
-    asks: mpsc::Receiver<Ask>,
-    occurrences: broadcast::Sender<Arc<Occurrence>>,
-    occurred: u64,
+    requests: mpsc::Receiver<ControlRequest>,
+    events: broadcast::Sender<Arc<ControllerEvent>>,
+    event_number: u64,
     /// Unix time at the start, in milliseconds.
     unix_ms: u64,
     /// What each switch has counted.
@@ -73,22 +73,22 @@ pub(super) struct Hub {
     inputs: mpsc::Sender<Input>,
     inputs_queue: mpsc::Receiver<Input>,
     /// To the driver's thread, one at a time.
-    tasks: mpsc::Sender<Task>,
-    tasks_waiting: VecDeque<Task>,
+    tasks: mpsc::Sender<SwitchTask>,
+    tasks_waiting: VecDeque<SwitchTask>,
 }
 
 impl Hub {
-    pub(super) fn new(coordinator: Coordinator, config: &Config, parts: Parts) -> Self {
+    pub(super) fn new(coordinator: Coordinator, config: &Config, parts: HubParts) -> Self {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
-        let Parts { hook, tasks, store, asks, occurrences, switches, tls } = parts;
+        let HubParts { hook, tasks, store, requests, events, switches, tls } = parts;
         let sessions_max = config.sessions_max;
         Self {
             coordinator,
             hook,
             store,
-            asks,
-            occurrences,
-            occurred: 0,
+            requests,
+            events,
+            event_number: 0,
             unix_ms: config.unix_s * 1000,
             packets: vec![Vec::new(); switches],
             started: Instant::now(),
@@ -108,7 +108,7 @@ impl Hub {
     pub(super) async fn run(
         mut self,
         listener: TcpListener,
-        mut outcomes: mpsc::Receiver<Outcome>,
+        mut outcomes: mpsc::Receiver<TaskOutcome>,
         mut notices: mpsc::UnboundedReceiver<SwitchStatus>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
@@ -130,11 +130,11 @@ impl Hub {
             let deadline = self.coordinator.next_deadline().map(|at| (self.started + at).max(patience));
             tokio::select! {
                 () = &mut shutdown => break,
-                Some((id, input)) = self.inputs_queue.recv() => self.handle_input(id, input),
+                Some((id, message)) = self.inputs_queue.recv() => self.receive(id, message),
                 outcome = outcomes.recv() => self.finish_task(outcome)?,
                 Some(connection) = accepted.recv() => self.open(connection),
                 Some(notice) = notices.recv() => self.note(notice),
-                Some(ask) = self.asks.recv() => self.answer(ask)?,
+                Some(request) = self.requests.recv() => self.answer(request)?,
                 () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => {
                     let now = Instant::now();
                     if now - turn > self.heartbeat * 2 {
@@ -156,12 +156,12 @@ impl Hub {
         self.started.elapsed()
     }
 
-    fn handle_input(&mut self, id: SessionId, input: SessionInput) {
-        match input {
-            SessionInput::Line(Ok(request)) => self.coordinator.request(self.now(), id, request),
-            SessionInput::Line(Err(refused)) => self.coordinator.refuse(id, refused),
-            SessionInput::Closed => self.coordinator.close(self.now(), id, Loss::Closed),
-            SessionInput::Slow => self.coordinator.close(self.now(), id, Loss::Slow),
+    fn receive(&mut self, id: SessionId, message: SessionMessage) {
+        match message {
+            SessionMessage::Line(Ok(request)) => self.coordinator.request(self.now(), id, request),
+            SessionMessage::Line(Err(refused)) => self.coordinator.refuse(id, refused),
+            SessionMessage::Closed => self.coordinator.close(self.now(), id, SessionLoss::Closed),
+            SessionMessage::Slow => self.coordinator.close(self.now(), id, SessionLoss::Slow),
         }
     }
 
@@ -178,14 +178,14 @@ impl Hub {
     }
 
     /// Answers a request, after its changes are durable. The answer is discarded if the requester has been dropped meanwhile.
-    fn answer(&mut self, ask: Ask) -> Result<(), ServerError> {
-        match ask {
-            Ask::Snapshot(scope, answer) => drop(answer.send(self.snapshot(scope))),
-            Ask::Job(name, answer) => drop(answer.send(self.coordinator.look_at_job(&name))),
-            Ask::Verify(proof, answer) => {
+    fn answer(&mut self, request: ControlRequest) -> Result<(), ServerError> {
+        match request {
+            ControlRequest::Snapshot(scope, answer) => drop(answer.send(self.snapshot(scope))),
+            ControlRequest::Job(name, answer) => drop(answer.send(self.coordinator.view_job(&name))),
+            ControlRequest::Verify(proof, answer) => {
                 let _ = answer.send(self.coordinator.is_proven(&proof.tenant, proof.token.as_ref()));
             }
-            Ask::Execute(command, answer) => {
+            ControlRequest::Execute(command, answer) => {
                 let result = self.coordinator.execute(self.now(), command);
                 self.deliver()?;
                 drop(answer.send(result));
@@ -207,7 +207,7 @@ impl Hub {
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else { return };
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
         let opened = self.coordinator.open(self.now(), peer);
-        let channel = match opened {
+        let input = match opened {
             Ok(id) => {
                 self.outboxes.insert(id, outbox);
                 Some((id, self.inputs.clone()))
@@ -219,12 +219,12 @@ impl Hub {
             }
         };
         tokio::spawn(async move {
-            session::run(stream, lines, InputChannel(channel)).await;
+            session::run(stream, lines, SessionInput(input)).await;
             drop(permit);
         });
     }
 
-    fn finish_task(&mut self, outcome: Option<Outcome>) -> Result<(), ServerError> {
+    fn finish_task(&mut self, outcome: Option<TaskOutcome>) -> Result<(), ServerError> {
         let outcome = outcome.ok_or(ServerError::Crashed)?;
         self.coordinator.handle_outcome(self.now(), outcome);
         Ok(())
@@ -237,7 +237,7 @@ impl Hub {
             self.collect(&mut outputs)?;
             let Some(output) = outputs.pop_front() else { break };
             match output {
-                Output::Keep(_) => {}
+                Output::Persist(_) => {}
                 Output::Send { session, event } => self.send(session, &event),
                 Output::Close { session } => drop(self.outboxes.remove(&session)),
                 Output::Task(task) => self.tasks_waiting.push_back(task),
@@ -263,7 +263,7 @@ impl Hub {
         let mut changes: Vec<Change> = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Keep(change) => changes.push(change),
+                Output::Persist(change) => changes.push(change),
                 other => outputs.push_back(other),
             }
         }
@@ -275,21 +275,21 @@ impl Hub {
 
     fn tell(&mut self, event: &JobEvent) {
         (self.hook)(event);
-        self.occurred += 1;
+        self.event_number += 1;
         let at_ms = self.unix_ms + self.now().as_millis() as u64;
         // There may be no watchers.
-        let _ = self.occurrences.send(Arc::new(occurrence(self.occurred, at_ms, event)));
+        let _ = self.events.send(Arc::new(controller_event(self.event_number, at_ms, event)));
     }
 
     fn send(&mut self, session: SessionId, event: &SessionEvent) {
         let Some(outbox) = self.outboxes.get(&session) else { return };
         if let Err(TrySendError::Full(_)) = outbox.try_send(encode(event)) {
             self.outboxes.remove(&session);
-            self.coordinator.close(self.now(), session, Loss::Slow);
+            self.coordinator.close(self.now(), session, SessionLoss::Slow);
         }
     }
 
-    async fn shut_down(mut self, mut outcomes: mpsc::Receiver<Outcome>) -> Result<(), ServerError> {
+    async fn shut_down(mut self, mut outcomes: mpsc::Receiver<TaskOutcome>) -> Result<(), ServerError> {
         self.coordinator.shutdown();
         self.deliver()?;
         let until = Instant::now() + SHUTDOWN_TIMEOUT;

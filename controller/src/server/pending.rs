@@ -3,7 +3,7 @@
 //! A handshake holds no session, and has a time and a number of its own. When one more begins than there may be, the oldest is
 //! aborted: an active peer finishes within a few round trips, so the oldest ones are most likely idle.
 
-use super::session::{self, InputChannel};
+use super::session::{self, SessionInput};
 use crate::message::{Refused, TLS_HANDSHAKE, encode};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 pub(super) const HANDSHAKES_MAX: usize = 256;
 
 /// How long a handshake may take.
-pub(super) const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection's bytes, whatever they go over.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -36,20 +36,20 @@ pub(super) struct PendingConnection {
 pub(super) async fn run(
     mut connections: mpsc::Receiver<(TcpStream, SocketAddr)>,
     tls: Option<TlsAcceptor>,
-    pending: mpsc::Sender<PendingConnection>,
+    accepted: mpsc::Sender<PendingConnection>,
 ) {
     let mut tasks = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let (stream, peer) = tokio::select! {
             Some(connection) = connections.recv() => connection,
-            () = pending.closed() => return,
+            () = accepted.closed() => return,
             else => return,
         };
         // Lines are short and wanted at once; a connection that is broken already says so when it is read.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls.clone() else {
-            if pending.send(PendingConnection { stream: Box::new(stream), peer }).await.is_err() {
+            if accepted.send(PendingConnection { stream: Box::new(stream), peer }).await.is_err() {
                 return;
             }
             continue;
@@ -61,32 +61,32 @@ pub(super) async fn run(
         {
             handshake.abort();
         }
-        let pending = pending.clone();
-        oldest.push_back(tasks.spawn(timeout(HANDSHAKE_WITHIN, shake_hands(tls, stream, peer, pending))));
+        let accepted = accepted.clone();
+        oldest.push_back(tasks.spawn(timeout(HANDSHAKE_TIMEOUT, handshake(tls, stream, peer, accepted))));
     }
 }
 
 /// Brings a connection to where it can be a session. One that cannot be is closed.
-async fn shake_hands(
+async fn handshake(
     tls: TlsAcceptor,
     stream: TcpStream,
     peer: SocketAddr,
-    pending: mpsc::Sender<PendingConnection>,
+    accepted: mpsc::Sender<PendingConnection>,
 ) {
     let mut first = [0];
     match stream.peek(&mut first).await {
         Ok(0) | Err(_) => return,
-        Ok(_) if first[0] != TLS_HANDSHAKE => return turn_away(stream).await,
+        Ok(_) if first[0] != TLS_HANDSHAKE => return reject(stream).await,
         Ok(_) => {}
     }
     // An error is the peer's fault, and an alert has reported it to the peer.
     if let Ok(stream) = tls.accept(stream).await {
-        let _ = pending.send(PendingConnection { stream: Box::new(stream), peer }).await;
+        let _ = accepted.send(PendingConnection { stream: Box::new(stream), peer }).await;
     }
 }
 
 /// Refuses a worker that connects in plain text.
-async fn turn_away(stream: TcpStream) {
+async fn reject(stream: TcpStream) {
     let refused = Refused::protocol(
         "this port speaks TLS: give the worker the certificate of the controller's authority (NETFOLD_CA)",
     );
@@ -94,5 +94,5 @@ async fn turn_away(stream: TcpStream) {
     // The queue is empty; its sender is dropped behind the line, which closes the connection.
     let _ = outbox.try_send(encode(&refused.into()));
     drop(outbox);
-    session::run(stream, lines, InputChannel::<()>(None)).await;
+    session::run(stream, lines, SessionInput::<()>(None)).await;
 }

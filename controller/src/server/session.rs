@@ -12,17 +12,17 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a session that was ended stays half open, so that the peer reads the last line before a reset can
 /// destroy it.
-const LINGER: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes that are read, and thrown away, of a session that was ended.
-const LINGER_BYTES_MAX: usize = 1 << 16;
+const CLOSE_BYTES_MAX: usize = 1 << 16;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1024;
 
 /// What a session receives.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum SessionInput {
+pub(super) enum SessionMessage {
     /// A line: a request, or why it is none.
     Line(Result<SessionRequest, Refused>),
     /// The peer closed or broke the connection.
@@ -31,27 +31,27 @@ pub(super) enum SessionInput {
     Slow,
 }
 
-/// The channel for a session's input, with the hub's id of the session. Without a channel the input is discarded: the session is
-/// only to be refused.
-pub(super) struct InputChannel<I>(pub(super) Option<(I, mpsc::Sender<(I, SessionInput)>)>);
+/// Where what a session hears goes to, under the name that the hub has for the session. Of a session that is only to be
+/// turned away, nobody hears anything.
+pub(super) struct SessionInput<I>(pub(super) Option<(I, mpsc::Sender<(I, SessionMessage)>)>);
 
-impl<I: Copy> InputChannel<I> {
-    async fn send(&self, input: SessionInput) {
+impl<I: Copy> SessionInput<I> {
+    async fn receive(&self, message: SessionMessage) {
         if let Self(Some((session, inputs))) = self {
-            // The send fails if the hub has ended, which is harmless.
-            let _ = inputs.send((*session, input)).await;
+            // Without a hub there is nobody to tell.
+            let _ = inputs.send((*session, message)).await;
         }
     }
 }
 
 /// Serves a session until the hub drops the sender of `outbox`, then delivers what is left in it and closes.
 ///
-/// All input goes to `channel`, which may apply back-pressure. After the first line that is not a request, or the end of the
-/// connection, nothing more is read.
+/// All that the peer says goes to `input`, which may make it wait. After the first line that is none, or the end of the
+/// connection, the peer is not read any more.
 pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
     stream: S,
     mut outbox: mpsc::Receiver<Vec<u8>>,
-    channel: InputChannel<I>,
+    input: SessionInput<I>,
 ) {
     let (mut read, mut write) = tokio::io::split(stream);
     let mut lines = Lines::default();
@@ -66,37 +66,37 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
                 if writing && !matches!(timeout(WRITE_TIMEOUT, write.write_all(&line)).await, Ok(Ok(()))) {
                     writing = false;
                     reading = false;
-                    channel.send(SessionInput::Slow).await;
+                    input.receive(SessionMessage::Slow).await;
                 }
             }
             count = read.read(&mut bytes), if reading => match count {
                 Ok(count) if count > 0 => {
                     lines.push(&bytes[..count]);
-                    reading = pass_on(&mut lines, &channel).await;
+                    reading = pass_on(&mut lines, &input).await;
                 }
                 _ => {
                     reading = false;
-                    channel.send(SessionInput::Closed).await;
+                    input.receive(SessionMessage::Closed).await;
                 }
             },
         }
     }
     if writing && write.shutdown().await.is_ok() {
         // Elapsed: the peer had its time.
-        let _ = timeout(LINGER, drain(&mut read, &mut bytes)).await;
+        let _ = timeout(CLOSE_TIMEOUT, drain(&mut read, &mut bytes)).await;
     }
 }
 
 /// Passes on all whole lines; returns whether the session may go on.
-async fn pass_on<I: Copy>(lines: &mut Lines, channel: &InputChannel<I>) -> bool {
+async fn pass_on<I: Copy>(lines: &mut Lines, input: &SessionInput<I>) -> bool {
     loop {
-        let input = match lines.next_line() {
+        let message = match lines.next_line() {
             Ok(None) => return true,
             Ok(Some(line)) => decode(&line),
             Err(refused) => Err(refused),
         };
-        let is_request = input.is_ok();
-        channel.send(SessionInput::Line(input)).await;
+        let is_request = message.is_ok();
+        input.receive(SessionMessage::Line(message)).await;
         if !is_request {
             return false;
         }
@@ -104,7 +104,7 @@ async fn pass_on<I: Copy>(lines: &mut Lines, channel: &InputChannel<I>) -> bool 
 }
 
 async fn drain(read: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) {
-    let mut left = LINGER_BYTES_MAX;
+    let mut left = CLOSE_BYTES_MAX;
     while let Ok(count @ 1..) = read.read(bytes).await {
         left = left.saturating_sub(count);
         if left == 0 {
@@ -127,22 +127,22 @@ mod tests {
             .block_on(future)
     }
 
-    type Inputs = mpsc::Receiver<((), SessionInput)>;
+    type Inputs = mpsc::Receiver<((), SessionMessage)>;
 
     /// Runs a session against `peer`, which gets its end of the connection, the sender of the outbox and what the
     /// session receives; returns the inputs that `peer` has not taken.
     fn session(
         buffer: usize,
         peer: impl AsyncFnOnce(tokio::io::DuplexStream, mpsc::Sender<Vec<u8>>, &mut Inputs),
-    ) -> Vec<SessionInput> {
+    ) -> Vec<SessionMessage> {
         block_on(async {
             let (near, far) = tokio::io::duplex(buffer);
             let (outbox, lines) = mpsc::channel(4);
-            let (sender, mut inputs) = mpsc::channel(4);
-            tokio::join!(run(near, lines, InputChannel(Some(((), sender)))), peer(far, outbox, &mut inputs));
+            let (inputs, mut heard) = mpsc::channel(4);
+            tokio::join!(run(near, lines, SessionInput(Some(((), inputs)))), peer(far, outbox, &mut heard));
             let mut rest = Vec::new();
-            while let Some(((), input)) = inputs.recv().await {
-                rest.push(input);
+            while let Some(((), message)) = heard.recv().await {
+                rest.push(message);
             }
             rest
         })
@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn lines_in_pieces_are_requests() {
-        let rest = session(64, async |mut far, outbox, inputs| {
+        let rest = session(64, async |mut far, outbox, heard| {
             for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
                 far.write_all(piece).await.unwrap();
             }
-            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Line(Ok(SessionRequest::Alive {})));
-            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Line(Ok(SessionRequest::Leave {})));
+            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Alive {})));
+            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Leave {})));
             drop(outbox);
         });
         assert_eq!(rest, []);
@@ -163,12 +163,14 @@ mod tests {
 
     #[test]
     fn nothing_is_read_after_garbage_and_the_answer_arrives() {
-        let rest = session(1 << 20, async |mut far, outbox, inputs| {
+        let rest = session(1 << 20, async |mut far, outbox, heard| {
             let mut garbage = vec![b'x'; 5000];
             garbage.extend_from_slice(b"\n{\"type\":\"alive\"}\n");
             far.write_all(&garbage).await.unwrap();
-            let ((), input) = inputs.recv().await.unwrap();
-            assert!(matches!(input, SessionInput::Line(Err(refused)) if refused.reason == Refusal::Protocol));
+            let ((), message) = heard.recv().await.unwrap();
+            assert!(
+                matches!(message, SessionMessage::Line(Err(refused)) if refused.reason == Refusal::Protocol)
+            );
             outbox.send(b"go away\n".to_vec()).await.unwrap();
             drop(outbox);
             let mut answer = String::new();
@@ -180,9 +182,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_does_not_read_is_slow() {
-        let rest = session(16, async |far, outbox, inputs| {
+        let rest = session(16, async |far, outbox, heard| {
             outbox.send(vec![b'x'; 64]).await.unwrap();
-            assert_eq!(inputs.recv().await.unwrap().1, SessionInput::Slow);
+            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Slow);
             drop(outbox);
             drop(far);
         });
@@ -191,9 +193,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_never_closes_is_closed() {
-        let rest = session(16, async |mut far, outbox, inputs| {
+        let rest = session(16, async |mut far, outbox, heard| {
             drop(outbox);
-            assert_eq!(inputs.recv().await, None, "the session is over");
+            assert_eq!(heard.recv().await, None, "the session is over");
             assert!(far.write_all(b"x").await.is_err());
         });
         assert_eq!(rest, []);

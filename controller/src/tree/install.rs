@@ -5,12 +5,12 @@ use std::fmt;
 use netfold_p4::allreduce::{job_entries, node_entries};
 use netfold_p4::entry::{Replica, TableEntry};
 
-use super::{Group, Plan};
-use crate::driver::{DriverError, Held, SwitchDriver};
+use super::{MulticastGroup, TreePlan};
+use crate::driver::{DriverError, HeldEntity, SwitchDriver};
 
 /// What is done at every switch before the next is done at any; in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum InstallStep {
     /// Ports are bound to peers.
     Ports,
     /// Slots are moved on.
@@ -21,7 +21,7 @@ pub enum Step {
     Entries,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for InstallStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ports => "binding ports",
@@ -39,7 +39,7 @@ pub struct InstallError {
     /// The switch, by its number in the plan.
     pub switch: usize,
     /// What it was asked.
-    pub step: Step,
+    pub step: InstallStep,
     /// What it said.
     #[source]
     pub source: DriverError,
@@ -70,18 +70,18 @@ impl Drivers for Vec<Box<dyn SwitchDriver>> {
 pub struct Installed {
     first_chunk: u32,
     /// Everything done and not undone, in order.
-    done: Vec<Done>,
+    done: Vec<InstalledEntity>,
 }
 
 /// One thing that a switch holds for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct InstalledEntity {
     /// The switch, by its number in the plan.
     pub switch: usize,
     /// The child's port, where it is an entry that admits a child.
     pub child: Option<u16>,
     /// What it holds.
-    pub held: Held,
+    pub held: HeldEntity,
 }
 
 /// Installs a plan.
@@ -93,7 +93,7 @@ pub struct Done {
 /// # Panics
 ///
 /// When a switch of the plan has no driver.
-pub fn install<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<Installed, InstallError> {
+pub fn install<D: Drivers + ?Sized>(plan: &TreePlan, drivers: &mut D) -> Result<Installed, InstallError> {
     let mut installed = Installed::default();
     match installed.proceed(plan, drivers) {
         Ok(()) => Ok(installed),
@@ -105,49 +105,49 @@ pub fn install<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<Inst
 }
 
 /// What every switch of a plan holds once it is installed, in the order in which it is done.
-fn holdings(plan: &Plan) -> Vec<Done> {
+fn holdings(plan: &TreePlan) -> Vec<InstalledEntity> {
     let mut all = Vec::new();
     for &switch in plan.order() {
-        let ports = plan.places()[switch].ports.iter();
-        let held = ports.filter_map(|at| Some(Held::Port { port: at.port, peer: at.peer? }));
-        all.extend(held.map(|held| Done { switch, child: None, held }));
+        let ports = plan.switch_plans()[switch].ports.iter();
+        let held = ports.filter_map(|at| Some(HeldEntity::Port { port: at.port, peer: at.peer? }));
+        all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
     for &switch in plan.order() {
-        let groups = plan.places()[switch].groups.iter().cloned();
-        let held = groups.map(|Group { group, replicas }| Held::Group { group, replicas });
-        all.extend(held.map(|held| Done { switch, child: None, held }));
+        let groups = plan.switch_plans()[switch].groups.iter().cloned();
+        let held = groups.map(|MulticastGroup { group, replicas }| HeldEntity::Group { group, replicas });
+        all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
     for &switch in plan.order() {
-        let place = &plan.places()[switch];
-        let node = Held::Entries(node_entries(&place.node));
-        all.push(Done { switch, child: None, held: node });
-        all.extend(place.children.iter().map(|child| Done {
+        let place = &plan.switch_plans()[switch];
+        let node = HeldEntity::Entries(node_entries(&place.node));
+        all.push(InstalledEntity { switch, child: None, held: node });
+        all.extend(place.children.iter().map(|child| InstalledEntity {
             switch,
             child: Some(child.port),
-            held: Held::Entries(job_entries(&place.node, child)),
+            held: HeldEntity::Entries(job_entries(&place.node, child)),
         }));
     }
     all
 }
 
-type Failure = (usize, Step, DriverError);
+type Failure = (usize, InstallStep, DriverError);
 
 impl Installed {
     /// What the switches hold for a plan that was installed earlier, with the first chunk number of that time. `retired` lists
     /// the ranks of members retired since.
-    pub fn assume(plan: &Plan, first_chunk: u32, retired: &[u16]) -> Self {
+    pub fn assume(plan: &TreePlan, first_chunk: u32, retired: &[u16]) -> Self {
         let mut done = holdings(plan);
         for rank in retired {
             let Some(&(at, gone)) = plan.workers().get(usize::from(*rank)) else { continue };
             done.retain_mut(|done| {
                 done.switch != at
                     || match &mut done.held {
-                        Held::Port { port, .. } => *port != gone,
-                        Held::Group { replicas, .. } => {
+                        HeldEntity::Port { port, .. } => *port != gone,
+                        HeldEntity::Group { replicas, .. } => {
                             replicas.retain(|replica| replica.port != gone);
                             !replicas.is_empty()
                         }
-                        Held::Entries(_) => done.child != Some(gone),
+                        HeldEntity::Entries(_) => done.child != Some(gone),
                     }
             });
         }
@@ -160,7 +160,7 @@ impl Installed {
     }
 
     /// All that is held, in the order in which it was done.
-    pub fn held(&self) -> &[Done] {
+    pub fn held(&self) -> &[InstalledEntity] {
         &self.done
     }
 
@@ -172,12 +172,12 @@ impl Installed {
     /// The first switch that did not answer. What would have come after on other switches is not done, because it is safe
     /// only in this order.
     pub fn withdraw<D: Drivers + ?Sized>(&mut self, drivers: &mut D) -> Result<(), DriverError> {
-        while let Some(Done { switch, held, .. }) = self.done.last() {
+        while let Some(InstalledEntity { switch, held, .. }) = self.done.last() {
             let switch = *switch;
             match held {
-                Held::Port { port, .. } => drivers.driver(switch).unbind_port(*port)?,
-                Held::Group { group, .. } => drivers.driver(switch).delete_group(*group)?,
-                Held::Entries(_) => {
+                HeldEntity::Port { port, .. } => drivers.driver(switch).unbind_port(*port)?,
+                HeldEntity::Group { group, .. } => drivers.driver(switch).delete_group(*group)?,
+                HeldEntity::Entries(_) => {
                     let (first, entries) = self.last_entries(switch);
                     if !entries.is_empty() {
                         drivers.driver(switch).delete(&entries)?;
@@ -192,10 +192,10 @@ impl Installed {
 
     /// The entries that were inserted last, all at one switch, and the place of the first of them.
     fn last_entries(&self, at: usize) -> (usize, Vec<TableEntry>) {
-        let of = |done: &&Done| matches!(done.held, Held::Entries(_)) && done.switch == at;
+        let of = |done: &&InstalledEntity| matches!(done.held, HeldEntity::Entries(_)) && done.switch == at;
         let first = self.done.len() - self.done.iter().rev().take_while(of).count();
         let entries = self.done[first..].iter().filter_map(|done| match &done.held {
-            Held::Entries(entries) => Some(entries),
+            HeldEntity::Entries(entries) => Some(entries),
             _ => None,
         });
         (first, entries.flatten().cloned().collect())
@@ -208,24 +208,24 @@ impl Installed {
     /// The first call that failed. What is gone is not asked for twice.
     pub fn retire<D: Drivers + ?Sized>(
         &mut self,
-        plan: &Plan,
+        plan: &TreePlan,
         rank: u16,
         drivers: &mut D,
     ) -> Result<(), DriverError> {
         let Some(&(switch, gone)) = plan.workers().get(usize::from(rank)) else { return Ok(()) };
         let driver = drivers.driver(switch);
-        let find = |done: &[Done], want: &dyn Fn(&Done) -> bool| {
+        let find = |done: &[InstalledEntity], want: &dyn Fn(&InstalledEntity) -> bool| {
             done.iter().position(|done| done.switch == switch && want(done))
         };
         if let Some(index) = find(&self.done, &|done| done.child == Some(gone)) {
-            if let Held::Entries(entries) = &self.done[index].held {
+            if let HeldEntity::Entries(entries) = &self.done[index].held {
                 driver.delete(entries)?;
             }
             self.done.remove(index);
         }
-        let copies = |done: &Done| matches!(&done.held, Held::Group { replicas, .. } if replicas.iter().any(|r| r.port == gone));
+        let copies = |done: &InstalledEntity| matches!(&done.held, HeldEntity::Group { replicas, .. } if replicas.iter().any(|r| r.port == gone));
         if let Some(index) = find(&self.done, &copies)
-            && let Held::Group { group, replicas } = &mut self.done[index].held
+            && let HeldEntity::Group { group, replicas } = &mut self.done[index].held
         {
             let rest: Vec<Replica> = replicas.iter().filter(|r| r.port != gone).copied().collect();
             if rest.is_empty() {
@@ -236,7 +236,8 @@ impl Installed {
                 *replicas = rest;
             }
         }
-        let bound = |done: &Done| matches!(done.held, Held::Port { port, .. } if port == gone);
+        let bound =
+            |done: &InstalledEntity| matches!(done.held, HeldEntity::Port { port, .. } if port == gone);
         if let Some(index) = find(&self.done, &bound) {
             driver.unbind_port(gone)?;
             self.done.remove(index);
@@ -244,35 +245,37 @@ impl Installed {
         Ok(())
     }
 
-    fn proceed<D: Drivers + ?Sized>(&mut self, plan: &Plan, drivers: &mut D) -> Result<(), Failure> {
+    fn proceed<D: Drivers + ?Sized>(&mut self, plan: &TreePlan, drivers: &mut D) -> Result<(), Failure> {
         let mut steps = holdings(plan).into_iter().peekable();
         let mut advanced = false;
         while let Some(done) = steps.next() {
             let switch = done.switch;
-            if !advanced && !matches!(done.held, Held::Port { .. }) {
+            if !advanced && !matches!(done.held, HeldEntity::Port { .. }) {
                 self.first_chunk = advance(plan, drivers)?;
                 advanced = true;
             }
             let driver = drivers.driver(switch);
             match &done.held {
-                Held::Port { port, peer } => {
-                    driver.bind_port(*port, *peer).map_err(|source| (switch, Step::Ports, source))?;
+                HeldEntity::Port { port, peer } => {
+                    driver.bind_port(*port, *peer).map_err(|source| (switch, InstallStep::Ports, source))?;
                     self.done.push(done);
                 }
-                Held::Group { group, replicas } => {
-                    driver.set_group(*group, replicas).map_err(|source| (switch, Step::Groups, source))?;
+                HeldEntity::Group { group, replicas } => {
+                    driver
+                        .set_group(*group, replicas)
+                        .map_err(|source| (switch, InstallStep::Groups, source))?;
                     self.done.push(done);
                 }
-                Held::Entries(entries) => {
+                HeldEntity::Entries(entries) => {
                     let mut all = entries.clone();
                     let mut pieces = vec![done];
                     while let Some(next) = steps.next_if(|next| next.switch == switch) {
-                        if let Held::Entries(entries) = &next.held {
+                        if let HeldEntity::Entries(entries) = &next.held {
                             all.extend_from_slice(entries);
                         }
                         pieces.push(next);
                     }
-                    driver.insert(&all).map_err(|source| (switch, Step::Entries, source))?;
+                    driver.insert(&all).map_err(|source| (switch, InstallStep::Entries, source))?;
                     self.done.extend(pieces);
                 }
             }
@@ -285,15 +288,15 @@ impl Installed {
 ///
 /// After an ADVANCE to 0 the slots hold 0 ..= 2^31. Numbers up to 2^30 are left behind by the one after the greatest; if
 /// some slot is further on, one ADVANCE more, to 2^30, brings all within 2^30 of each other.
-fn advance<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<u32, Failure> {
+fn advance<D: Drivers + ?Sized>(plan: &TreePlan, drivers: &mut D) -> Result<u32, Failure> {
     const STEP: u32 = 1 << 30;
     let mut furthest = (0, 0);
     for chunk in [0, STEP] {
         furthest = (0, plan.order()[0]);
         for &switch in plan.order() {
-            let node = &plan.places()[switch].node;
+            let node = &plan.switch_plans()[switch].node;
             let stored = drivers.driver(switch).advance(node.base, node.slots, chunk);
-            let stored = stored.map_err(|source| (switch, Step::Advance, source))?;
+            let stored = stored.map_err(|source| (switch, InstallStep::Advance, source))?;
             furthest = furthest.max((stored.wrapping_sub(chunk), switch));
         }
         if furthest.0 <= STEP {
@@ -302,5 +305,5 @@ fn advance<D: Drivers + ?Sized>(plan: &Plan, drivers: &mut D) -> Result<u32, Fai
     }
     let (distance, switch) = furthest;
     let source = DriverError::Serial { stored: STEP.wrapping_add(distance), chunk: STEP };
-    Err((switch, Step::Advance, source))
+    Err((switch, InstallStep::Advance, source))
 }

@@ -18,7 +18,7 @@ const LIMITS: Limits = Limits {
     bounded_loss: true,
 };
 
-const JOB: Job = Job { job: 7, epoch: 3, key: 5, slots: 16 };
+const JOB: TreeJob = TreeJob { job: 7, epoch: 3, key: 5, slots: 16 };
 
 fn address(last: u16) -> SocketAddr {
     ([10, 0, (last >> 8) as u8, last as u8], 20038).into()
@@ -29,20 +29,20 @@ fn site(switch: usize) -> Site {
     Site { limits: LIMITS, address, first_slot: 16, first_port: 2, first_group: 1 }
 }
 
-fn plan(shape: &Shape) -> Result<Plan, TreeError> {
+fn plan(shape: &Shape) -> Result<TreePlan, TreeError> {
     let sites: Vec<Site> = (0..shape.above.len()).map(site).collect();
     let workers: Vec<_> = (0..shape.workers.len()).map(|rank| Some(address(rank as u16))).collect();
-    Plan::new(JOB, shape, &sites, &workers)
+    TreePlan::new(JOB, shape, &sites, &workers)
 }
 
 #[test]
 fn one_switch_is_a_tree() {
     let plan = plan(&Shape::regular(1, 0, 3).unwrap()).unwrap();
-    let [place] = plan.places() else { panic!("{plan:?}") };
+    let [place] = plan.switch_plans() else { panic!("{plan:?}") };
     assert_eq!((place.depth, place.node.parent), (0, None));
     assert_eq!((place.node.children, place.node.workers, place.node.world), (3, 3, 3));
     assert_eq!(place.children[2], Child { port: 4, source: 0x0a00_0002, rank: 2 });
-    let group = Group {
+    let group = MulticastGroup {
         group: 1,
         replicas: vec![2, 3, 4].into_iter().map(|port| Replica { port, instance: port + 1 }).collect(),
     };
@@ -56,12 +56,15 @@ fn two_leaves_and_a_spine() {
     let shape = Shape::regular(2, 2, 5).unwrap();
     assert_eq!(shape, Shape { above: vec![None, Some(0), Some(0)], workers: vec![1, 1, 1, 2, 2] });
     let plan = plan(&shape).unwrap();
-    let [spine, left, right] = plan.places() else { panic!("{plan:?}") };
+    let [spine, left, right] = plan.switch_plans() else { panic!("{plan:?}") };
     assert_eq!((spine.node.children, spine.node.workers, spine.node.world), (2, 5, 5));
     assert_eq!((left.node.workers, right.node.workers), (3, 2));
     assert_eq!(spine.children[1].source, 0x0a00_03ea, "the address of switch 2");
     assert_eq!(right.node.parent, Some(Parent { port: 4, source: 0x0a00_03e8, group: 2, rank: 1 }));
-    assert_eq!(right.groups[1], Group { group: 2, replicas: vec![Replica { port: 4, instance: 5 }] });
+    assert_eq!(
+        right.groups[1],
+        MulticastGroup { group: 2, replicas: vec![Replica { port: 4, instance: 5 }] }
+    );
     assert_eq!(right.ports.iter().map(|at| at.port).collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(plan.admission(4, 9, 20038).bitmap, 0b11, "the children of the worker's own switch");
 }
@@ -70,9 +73,9 @@ fn two_leaves_and_a_spine() {
 fn the_largest_tree_has_a_place_for_everyone() {
     let shape = Shape::regular(3, 32, 32768).unwrap();
     let plan = plan(&shape).unwrap();
-    assert_eq!(plan.places().len(), 1057);
+    assert_eq!(plan.switch_plans().len(), 1057);
     assert_eq!(plan.workers().iter().collect::<BTreeSet<_>>().len(), 32768);
-    for (switch, place) in plan.places().iter().enumerate() {
+    for (switch, place) in plan.switch_plans().iter().enumerate() {
         assert_eq!(place.node.full(), u32::MAX);
         assert_eq!(place.node.workers, [32768, 1024, 32][place.depth]);
         let instances: BTreeSet<_> =
@@ -115,7 +118,7 @@ fn what_does_not_fit_the_switches_is_refused() {
         let mut sites: Vec<Site> = (0..3).map(site).collect();
         edit(&mut sites[2]);
         let workers = vec![Some(address(1)); 4];
-        Plan::new(Job { slots, ..JOB }, &shape, &sites, &workers).unwrap_err()
+        TreePlan::new(TreeJob { slots, ..JOB }, &shape, &sites, &workers).unwrap_err()
     };
     assert!(matches!(with(|_| {}, 12), TreeError::Slots { switch: 0, slots: 12, .. }));
     assert!(matches!(with(|site| site.first_slot = 8, 16), TreeError::Slots { switch: 2, first: 8, .. }));
@@ -131,7 +134,7 @@ fn what_does_not_fit_the_switches_is_refused() {
     assert!(matches!(with(|site| site.first_group = 0, 16), TreeError::Short { switch: 2, free: 0, .. }));
     assert!(matches!(with(|site| site.limits.lane_words = 352, 16), TreeError::LaneWords { switch: 2, .. }));
     assert!(matches!(with(|site| site.address = None, 16), TreeError::Source { switch: 0, port: 3 }));
-    let count = Plan::new(JOB, &shape, &[site(0)], &[None; 4]).unwrap_err();
+    let count = TreePlan::new(JOB, &shape, &[site(0)], &[None; 4]).unwrap_err();
     assert_eq!(count, TreeError::Count { what: "switches", want: 3, given: 1 });
 }
 
@@ -258,12 +261,13 @@ fn any_failing_call_leaves_nothing_behind() {
         assert_eq!(error.switch, at.0, "{error}");
         assert_eq!(
             error.step,
-            [Step::Ports, Step::Advance, Step::Groups, Step::Entries][match fails_at {
-                0..8 => 0,
-                8..11 => 1,
-                11..16 => 2,
-                _ => 3,
-            }]
+            [InstallStep::Ports, InstallStep::Advance, InstallStep::Groups, InstallStep::Entries]
+                [match fails_at {
+                    0..8 => 0,
+                    8..11 => 1,
+                    11..16 => 2,
+                    _ => 3,
+                }]
         );
         assert!(error.left.is_none() && empty(&world.lock().unwrap()), "{fails_at}");
     }
@@ -307,7 +311,8 @@ fn the_first_chunk_is_newer_at_every_switch() {
 fn wide_sums_are_shifted_alike_at_each_depth() {
     // Leaves of three and two workers, and one switch between them and the root.
     let shape = Shape { above: vec![None, Some(0), Some(1), Some(1)], workers: vec![2, 2, 2, 3, 3] };
-    let shifts = |plan: &Plan| plan.places().iter().map(|place| place.node.shift).collect::<Vec<_>>();
+    let shifts =
+        |plan: &TreePlan| plan.switch_plans().iter().map(|place| place.node.shift).collect::<Vec<_>>();
     let words = plan(&shape).unwrap().with_numerics(Numerics::Saturating).unwrap();
     assert_eq!((shifts(&words), words.admission(0, 1, 1).shift), (vec![None; 4], 0));
     let wide = plan(&shape).unwrap().with_numerics(Numerics::Wide).unwrap();

@@ -93,7 +93,7 @@ fn jobs_have_the_bands_of_crux_and_are_notified_of_changes() {
     assert!(plan[1].level < plan[2].level && plan[2].level < plan[0].level, "{plan:?}");
     let view = |bench: &Bench, name: &str| {
         let name = JobName { tenant: String::new(), job: name.into() };
-        bench.coordinator.look_at_job(&name).expect("it runs").band.expect("it is banded")
+        bench.coordinator.view_job(&name).expect("it runs").band.expect("it is banded")
     };
     let [low, high, mid] = ["light", "heavy", "middle"].map(|name| view(&bench, name));
     assert!(high.first() > mid.last() && mid.first() > low.last(), "{high} {mid} {low}");

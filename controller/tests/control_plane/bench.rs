@@ -2,12 +2,12 @@
 
 use crate::fake::Fake;
 use netfold_control::{Admission, Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};
-use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
-use netfold_controller::executor::{Executor, Task};
+use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
+use netfold_controller::executor::{Executor, SwitchTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::message::Refused;
-use netfold_controller::record::{Change, Kept};
+use netfold_controller::record::{Change, StoredRecords};
 use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// Everything that a session received.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct Heard {
     pub(crate) events: Vec<SessionEvent>,
     pub(crate) closed: bool,
 }
 
-impl Received {
+impl Heard {
     pub(crate) fn admission(&self) -> Option<&Admission> {
         self.events.iter().find_map(|event| match event {
             SessionEvent::Admitted(admission) => Some(admission),
@@ -76,11 +76,11 @@ pub(crate) struct Bench {
     fakes: Vec<Fake>,
     pub(crate) coordinator: Coordinator,
     executor: Executor,
-    pub(crate) tasks: VecDeque<Task>,
-    pub(crate) received: BTreeMap<SessionId, Received>,
+    pub(crate) tasks: VecDeque<SwitchTask>,
+    pub(crate) heard: BTreeMap<SessionId, Heard>,
     pub(crate) log: Vec<JobEvent>,
     /// What is kept for a restart.
-    pub(crate) kept: Kept,
+    pub(crate) kept: StoredRecords,
     /// First chunk of every range that was ever started, by job.
     running: BTreeMap<u16, (u32, u32, u32)>,
     epoch_last: u32,
@@ -101,11 +101,11 @@ impl Bench {
         let limits = fake.lock().limits;
         let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(7));
         let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
-        Self::over(vec![fake], config, fleet, Kept::default())
+        Self::over(vec![fake], config, fleet, StoredRecords::default())
     }
 
     /// Over switches of its own; the first is [`Bench::fake`].
-    pub(crate) fn over(fakes: Vec<Fake>, config: Config, fleet: Fleet, kept: Kept) -> Self {
+    pub(crate) fn over(fakes: Vec<Fake>, config: Config, fleet: Fleet, kept: StoredRecords) -> Self {
         let drivers = fakes.iter().map(Fake::boxed).collect();
         let mut bench = Self {
             now: Duration::from_secs(5),
@@ -115,7 +115,7 @@ impl Bench {
             fake: fakes[0].clone(),
             fakes,
             tasks: VecDeque::new(),
-            received: BTreeMap::new(),
+            heard: BTreeMap::new(),
             log: Vec::new(),
             kept,
             running: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Bench {
 
     pub(crate) fn open_from(&mut self, peer: IpAddr) -> Result<SessionId, Refused> {
         let id = self.coordinator.open(self.now, (peer, 40_000).into())?;
-        self.received.insert(id, Received::default());
+        self.heard.insert(id, Heard::default());
         self.collect();
         Ok(id)
     }
@@ -154,7 +154,7 @@ impl Bench {
     }
 
     pub(crate) fn drop_session(&mut self, id: SessionId) {
-        self.coordinator.close(self.now, id, Loss::Closed);
+        self.coordinator.close(self.now, id, SessionLoss::Closed);
         self.collect();
     }
 
@@ -226,9 +226,9 @@ impl Bench {
     pub(crate) fn finish(mut self) {
         self.fakes.iter().for_each(|fake| fake.lock().failing = Box::new(|_| false));
         // Jobs outlive a control plane that is to come back; these do not.
-        for id in self.received.keys().copied().collect::<Vec<_>>() {
-            if !self.received[&id].closed {
-                self.coordinator.close(self.now, id, Loss::Silent);
+        for id in self.heard.keys().copied().collect::<Vec<_>>() {
+            if !self.heard[&id].closed {
+                self.coordinator.close(self.now, id, SessionLoss::Silent);
             }
         }
         self.collect();
@@ -241,21 +241,20 @@ impl Bench {
         assert!(self.coordinator.is_unused(), "the pool leaks");
         assert!(self.fakes.iter().all(|fake| fake.lock().is_empty()), "a switch holds something still");
         assert!(self.kept.places.is_empty(), "places are kept of jobs that are over");
-        assert!(self.received.values().all(|received| received.closed));
+        assert!(self.heard.values().all(|heard| heard.closed));
         assert_eq!(self.coordinator.next_deadline(), None, "a timer outlives everything");
     }
 
     fn collect(&mut self) {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Send { session, event } => self.deliver(session, event),
+                Output::Send { session, event } => self.hear(session, event),
                 Output::Close { session } => {
-                    let received =
-                        self.received.get_mut(&session).expect("outputs name sessions that were opened");
-                    assert!(!std::mem::replace(&mut received.closed, true), "closed twice");
+                    let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
+                    assert!(!std::mem::replace(&mut heard.closed, true), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
-                Output::Keep(change) => self.keep(change),
+                Output::Persist(change) => self.keep(change),
                 Output::Log(event) => self.check_log(event),
             }
         }
@@ -269,19 +268,19 @@ impl Bench {
         self.kept.apply(change);
     }
 
-    fn deliver(&mut self, session: SessionId, event: SessionEvent) {
-        let received = self.received.get_mut(&session).expect("outputs name sessions that were opened");
-        assert!(!received.closed, "received an event after it was closed");
+    fn hear(&mut self, session: SessionId, event: SessionEvent) {
+        let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
+        assert!(!heard.closed, "told something after it was closed");
         match &event {
             SessionEvent::Admitted(_) => {
-                assert_eq!((received.admission(), received.refusal()), (None, None), "answered twice");
+                assert_eq!((heard.admission(), heard.refusal()), (None, None), "answered twice");
             }
-            SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
-            SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
-            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
+            SessionEvent::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
+            SessionEvent::Refused { .. } => assert_eq!(heard.refusal(), None),
+            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(heard.takes_part()),
             SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
         }
-        received.events.push(event);
+        heard.events.push(event);
     }
 
     fn check_log(&mut self, event: JobEvent) {
@@ -300,7 +299,7 @@ impl Bench {
                 }
                 let admitted = switch.admitted();
                 let mine: Vec<_> = admitted.iter().filter(|entry| entry.job == granted.job).collect();
-                let children = placement.plan.places()[0].children.len();
+                let children = placement.plan.switch_plans()[0].children.len();
                 assert_eq!(mine.len(), children, "every child is admitted");
                 assert!(mine.iter().all(|e| e.epoch == granted.epoch && e.key == granted.key));
                 // The job's traffic: any number of chunks.
@@ -332,6 +331,6 @@ impl Bench {
 
     /// Those of the sessions that were closed.
     pub(crate) fn closed(&self, ids: &[SessionId]) -> BTreeSet<SessionId> {
-        ids.iter().copied().filter(|id| self.received[id].closed).collect()
+        ids.iter().copied().filter(|id| self.heard[id].closed).collect()
     }
 }

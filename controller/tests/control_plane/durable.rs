@@ -7,7 +7,7 @@ use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::jobs::{EndReason, JobEvent};
-use netfold_controller::record::{JobName, JobSpec, JobState, Kept, Quota, TenantRecord, TokenHash};
+use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::switch_status::SwitchUp;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::SnapshotScope;
@@ -235,7 +235,7 @@ fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
     let used = &snapshot.tenants.iter().find(|tenant| tenant.name == "red").unwrap().used;
     assert_eq!(*used, Quota { slots: 320, jobs: 2, workers: 2 });
     assert_eq!(snapshot.switches[0].slots_used, 576);
-    let job = bench.coordinator.look_at_job(&JobName { tenant: "red".into(), job: "b".into() }).unwrap();
+    let job = bench.coordinator.view_job(&JobName { tenant: "red".into(), job: "b".into() }).unwrap();
     assert_eq!(
         (job.state, job.trees[0].slots, job.trees[0].members[0].state),
         (JobState::Running, Some(64), "here")
@@ -264,7 +264,7 @@ fn a_declared_job_is_what_was_declared() {
     bench.run_tasks();
     bench.act(|plane, now| plane.execute(now, Command::ForgetJob(name.clone()))).unwrap();
     assert!(bench.kept.jobs.is_empty() && bench.kept.places.is_empty());
-    assert!(bench.coordinator.look_at_job(&name).is_none());
+    assert!(bench.coordinator.view_job(&name).is_none());
     bench.finish();
 }
 
@@ -319,7 +319,7 @@ fn two_trees_of_a_job_go_over_two_spines_and_one_survives_the_other() {
     let links = links(&topology);
     let fleet = Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(3));
     let fleet = fleet.linked(links);
-    let mut bench = Bench::over(fakes, lasting(), fleet, Kept::default());
+    let mut bench = Bench::over(fakes, lasting(), fleet, StoredRecords::default());
     let mut join = |tree: u8, rank: u16| {
         let id = bench.open().unwrap();
         let address = Some([10, 0, 1 + (rank / 2) as u8, 1].into());

@@ -1,6 +1,6 @@
 //! A switch that checks every call of the control plane and can be made to fail.
 
-use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
@@ -75,19 +75,21 @@ impl Switch {
     }
 
     /// Removes all that is not in `held`, as a driver does that finds it.
-    pub(crate) fn keep_only(&mut self, held: &[Held]) {
-        let ports =
-            |port: &u16| held.iter().any(|held| matches!(held, Held::Port { port: p, .. } if p == port));
-        let groups =
-            |group: &u16| held.iter().any(|held| matches!(held, Held::Group { group: g, .. } if g == group));
+    pub(crate) fn keep_only(&mut self, held: &[HeldEntity]) {
+        let ports = |port: &u16| {
+            held.iter().any(|held| matches!(held, HeldEntity::Port { port: p, .. } if p == port))
+        };
+        let groups = |group: &u16| {
+            held.iter().any(|held| matches!(held, HeldEntity::Group { group: g, .. } if g == group))
+        };
         let entries = |entry: &TableEntry| {
-            held.iter().any(|held| matches!(held, Held::Entries(entries) if entries.contains(entry)))
+            held.iter().any(|held| matches!(held, HeldEntity::Entries(entries) if entries.contains(entry)))
         };
         self.ports.retain(|port, _| ports(port));
         self.groups.retain(|group, _| groups(group));
         self.entries.retain(entries);
         let wanted = held.iter().map(|held| match held {
-            Held::Entries(entries) => entries.len(),
+            HeldEntity::Entries(entries) => entries.len(),
             _ => 0,
         });
         assert_eq!(self.entries.len(), wanted.sum::<usize>(), "what is to be held is held");

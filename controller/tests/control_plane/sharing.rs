@@ -7,7 +7,7 @@ use netfold_controller::admission::{Config, Coordinator, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::policy::Sharing;
-use netfold_controller::record::{Kept, Quota, TenantRecord};
+use netfold_controller::record::{Quota, StoredRecords, TenantRecord};
 use netfold_controller::topology::Topology;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -288,7 +288,7 @@ fn a_tree_makes_room_at_every_switch_and_grows_when_all_have_it() {
     let links = links(&topology);
     let fleet = Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(3));
     let config = Config { sharing: Sharing::Elastic, settle: SETTLE, ..config() };
-    let mut bench = Bench::over(fakes, config, fleet.linked(links), Kept::default());
+    let mut bench = Bench::over(fakes, config, fleet.linked(links), StoredRecords::default());
     let (left, right): (IpAddr, IpAddr) = ([10, 0, 1, 1].into(), [10, 0, 2, 1].into());
     let across = Pair { from: [left, right], ..Pair::new("across", 1024, 5000) };
     let a = across.join(&mut bench);

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 
 use netfold_control::{Numerics, Refusal};
 use netfold_controller::Limits;
-use netfold_controller::route::{Ask, Chosen, Network, RouteError, Standing, SwitchState, Unfit, choose};
+use netfold_controller::route::{
+    ChosenTree, NetworkState, RouteError, RouteRequest, SwitchAvailability, SwitchState, Unfit, choose,
+};
 use netfold_controller::topology::{LinkId, Member, Role, SwitchId, Topology};
-use netfold_controller::tree::{Job, Plan, Site};
+use netfold_controller::tree::{Site, TreeJob, TreePlan};
 use netfold_wire::CHILDREN_MAX;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -19,8 +21,8 @@ use crate::fabric::{Fabric, fat_tree, leaf_spine, members, two_planes};
 const IDLE: SwitchState = SwitchState::idle(1024, 64);
 
 /// Everything that must be true of a tree, whatever it was chosen for.
-fn check(topology: &Topology, network: &Network, ask: &Ask<'_>, tree: &Chosen) {
-    let Chosen { switches, shape, edges, planes } = tree;
+fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tree: &ChosenTree) {
+    let ChosenTree { switches, shape, edges, planes } = tree;
     shape.depths().expect("a tree of three levels");
     assert_eq!(shape.root(), Some(0));
     assert_eq!(switches.iter().collect::<BTreeSet<_>>().len(), switches.len(), "a switch twice: {tree:?}");
@@ -44,11 +46,11 @@ fn check(topology: &Topology, network: &Network, ask: &Ask<'_>, tree: &Chosen) {
     assert!(children.iter().all(|children| (1..=CHILDREN_MAX).contains(children)), "{children:?}");
     for switch in switches {
         let state = network.switches[switch.index()];
-        assert!(state.standing == Standing::Up && state.slots_free >= ask.slots);
+        assert!(state.availability == SwitchAvailability::Up && state.slots_free >= ask.slots);
     }
     assert!(tree.is_up(network));
     // And the planner takes it.
-    let job = Job { job: 1, epoch: 1, key: 1, slots: 1 };
+    let job = TreeJob { job: 1, epoch: 1, key: 1, slots: 1 };
     let limits = Limits {
         slots: 1,
         lane_words: 64,
@@ -60,37 +62,37 @@ fn check(topology: &Topology, network: &Network, ask: &Ask<'_>, tree: &Chosen) {
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
     let workers: Vec<Option<SocketAddr>> = vec![None; ask.members.len()];
-    Plan::new(job, shape, &vec![site; switches.len()], &workers).expect("a plan");
+    TreePlan::new(job, shape, &vec![site; switches.len()], &workers).expect("a plan");
 }
 
-fn checked(topology: &Topology, network: &Network, ask: &Ask<'_>) -> Chosen {
+fn checked(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>) -> ChosenTree {
     let tree = choose(topology, network, ask).expect("a tree");
     check(topology, network, ask, &tree);
     tree
 }
 
-fn names(topology: &Topology, tree: &Chosen) -> Vec<String> {
+fn names(topology: &Topology, tree: &ChosenTree) -> Vec<String> {
     tree.switches.iter().map(|switch| topology.switch(*switch).name.clone()).collect()
 }
 
 #[test]
 fn workers_at_one_switch_are_folded_there() {
     let topology = leaf_spine(2, 2, 4, 1);
-    let network = Network::idle(&topology, IDLE);
-    let tree = checked(&topology, &network, &Ask::new(&members(&topology, [4, 5, 7]), 1));
+    let network = NetworkState::idle(&topology, IDLE);
+    let tree = checked(&topology, &network, &RouteRequest::new(&members(&topology, [4, 5, 7]), 1));
     assert_eq!(names(&topology, &tree), ["leaf1"]);
     let dev = Topology::single("dev", None).unwrap();
     let one = dev.member([127, 0, 0, 1].into()).unwrap();
-    let tree = checked(&dev, &Network::idle(&dev, IDLE), &Ask::new(&[one; 32], 1));
+    let tree = checked(&dev, &NetworkState::idle(&dev, IDLE), &RouteRequest::new(&[one; 32], 1));
     assert_eq!(names(&dev, &tree), ["dev"]);
 }
 
 #[test]
 fn the_least_loaded_spine_is_the_root() {
     let topology = leaf_spine(3, 3, 1, 1);
-    let mut network = Network::idle(&topology, IDLE);
+    let mut network = NetworkState::idle(&topology, IDLE);
     let workers = members(&topology, 0..3);
-    let ask = Ask::new(&workers, 1);
+    let ask = RouteRequest::new(&workers, 1);
     assert_eq!(names(&topology, &checked(&topology, &network, &ask)), ["spine0", "leaf0", "leaf1", "leaf2"]);
     // One link with a load of two is worse than three with one.
     let link = |leaf: u16, spine: u16| {
@@ -119,11 +121,11 @@ fn rates_weigh() {
         fabric.host(&[leaf]);
     }
     let topology = fabric.build();
-    let mut network = Network::idle(&topology, IDLE);
+    let mut network = NetworkState::idle(&topology, IDLE);
     let workers = members(&topology, 0..2);
     let mut roots = Vec::new();
     for _ in 0..10 {
-        let tree = checked(&topology, &network, &Ask::new(&workers, 1));
+        let tree = checked(&topology, &network, &RouteRequest::new(&workers, 1));
         roots.push(topology.switch(tree.root()).name.clone());
         network.place(&tree, 1);
     }
@@ -139,15 +141,15 @@ fn trees_of_one_job_share_neither_root_nor_link_while_there_are_others() {
         (fat_tree(4), vec![0, 2], 6),
         (two_planes(3, 2, 2), vec![0, 2, 4], 4),
     ] {
-        let network = Network::idle(&topology, IDLE);
+        let network = NetworkState::idle(&topology, IDLE);
         let workers = members(&topology, workers);
-        let mut trees: Vec<Chosen> = Vec::new();
+        let mut trees: Vec<ChosenTree> = Vec::new();
         for tree in 0..most {
-            let ask = Ask { tree, siblings: &trees, ..Ask::new(&workers, 1) };
+            let ask = RouteRequest { tree, siblings: &trees, ..RouteRequest::new(&workers, 1) };
             let chosen = checked(&topology, &network, &ask);
             trees.push(chosen);
         }
-        let roots: BTreeSet<_> = trees.iter().map(Chosen::root).collect();
+        let roots: BTreeSet<_> = trees.iter().map(ChosenTree::root).collect();
         assert_eq!(roots.len(), usize::from(most), "{:?}", trees);
     }
 }
@@ -155,10 +157,10 @@ fn trees_of_one_job_share_neither_root_nor_link_while_there_are_others() {
 #[test]
 fn planes_take_turns_and_stand_in_for_each_other() {
     let topology = two_planes(2, 1, 2);
-    let mut network = Network::idle(&topology, IDLE);
+    let mut network = NetworkState::idle(&topology, IDLE);
     let workers = members(&topology, [0, 2]);
-    let planes = |network: &Network, tree| {
-        let ask = Ask { tree, ..Ask::new(&workers, 1) };
+    let planes = |network: &NetworkState, tree| {
+        let ask = RouteRequest { tree, ..RouteRequest::new(&workers, 1) };
         checked(&topology, network, &ask).planes
     };
     assert_eq!(
@@ -166,31 +168,32 @@ fn planes_take_turns_and_stand_in_for_each_other() {
         (vec![0, 0], vec![1, 1], vec![0, 0])
     );
     let leaf = topology.switch_named("leaf0.1").unwrap();
-    network.switches[leaf.index()].standing = Standing::Down;
+    network.switches[leaf.index()].availability = SwitchAvailability::Down;
     assert_eq!(planes(&network, 0), [1, 1], "one host has lost the plane, so both leave it");
     // Only one plane of a worker is meant where its address is in one alone.
     let one = [Member { planes: netfold_controller::topology::Planes::one(1), ..workers[0] }, workers[1]];
-    assert_eq!(checked(&topology, &network, &Ask::new(&one, 1)).planes, [1, 1]);
+    assert_eq!(checked(&topology, &network, &RouteRequest::new(&one, 1)).planes, [1, 1]);
 }
 
 #[test]
 fn what_is_down_or_full_is_refused_with_the_ranks() {
     let topology = leaf_spine(3, 1, 40, 1);
-    let refused = |network: &Network, ask: &Ask<'_>| choose(&topology, network, ask).unwrap_err();
+    let refused =
+        |network: &NetworkState, ask: &RouteRequest<'_>| choose(&topology, network, ask).unwrap_err();
     let workers = members(&topology, [0, 40, 41, 80]);
-    let ask = Ask::new(&workers, 512);
-    let good = Network::idle(&topology, IDLE);
+    let ask = RouteRequest::new(&workers, 512);
+    let good = NetworkState::idle(&topology, IDLE);
     let [leaf1, spine] = [1, 3];
 
     let mut network = good.clone();
-    network.switches[leaf1].standing = Standing::Down;
+    network.switches[leaf1].availability = SwitchAvailability::Down;
     let error = refused(&network, &ask);
     assert_eq!(
         error.to_string(),
         "switch \"leaf1\", which ranks 1, 2 at, does not answer: check that it is running"
     );
     assert_eq!(error.refusal(), Refusal::Path);
-    network.switches[leaf1].standing = Standing::Draining;
+    network.switches[leaf1].availability = SwitchAvailability::Draining;
     assert_eq!(refused(&network, &ask).refusal(), Refusal::Unavailable);
 
     let mut network = good.clone();
@@ -206,7 +209,7 @@ fn what_is_down_or_full_is_refused_with_the_ranks() {
     assert_eq!(error, RouteError::Path { root: Some("spine0".into()), ranks: vec![1, 2] });
 
     let mut network = good.clone();
-    network.switches[spine].standing = Standing::Down;
+    network.switches[spine].availability = SwitchAvailability::Down;
     assert!(matches!(refused(&network, &ask), RouteError::Path { root: None, .. }));
 
     let mut network = good.clone();
@@ -216,17 +219,20 @@ fn what_is_down_or_full_is_refused_with_the_ranks() {
     assert_eq!(error.refusal(), Refusal::Busy);
 
     let crowd = members(&topology, 0..33);
-    let error = refused(&good, &Ask::new(&crowd, 1));
+    let error = refused(&good, &RouteRequest::new(&crowd, 1));
     assert_eq!(error, RouteError::FanIn { switch: "leaf0".into(), children: 33 });
     let crowd = members(&topology, 0..40);
-    let error = refused(&good, &Ask::new(&[crowd, members(&topology, [40])].concat(), 1));
+    let error = refused(&good, &RouteRequest::new(&[crowd, members(&topology, [40])].concat(), 1));
     assert_eq!(error, RouteError::FanIn { switch: "leaf0".into(), children: 40 });
 
     let mut network = good.clone();
     network.switches[leaf1].numerics = Numerics::Wide;
     assert_eq!(refused(&network, &ask).refusal(), Refusal::Numerics);
-    assert_eq!(refused(&good, &Ask { numerics: Some(Numerics::Half), ..ask }).refusal(), Refusal::Numerics);
-    assert!(matches!(refused(&good, &Ask::new(&[], 1)), RouteError::Workers(0)));
+    assert_eq!(
+        refused(&good, &RouteRequest { numerics: Some(Numerics::Half), ..ask }).refusal(),
+        Refusal::Numerics
+    );
+    assert!(matches!(refused(&good, &RouteRequest::new(&[], 1)), RouteError::Workers(0)));
 }
 
 #[test]
@@ -234,7 +240,7 @@ fn more_leaves_than_a_root_folds_need_a_level_in_between() {
     let flat = leaf_spine(33, 2, 1, 1);
     let ask_all = |topology: &Topology| {
         let workers = members(topology, 0..topology.hosts().len());
-        choose(topology, &Network::idle(topology, IDLE), &Ask::new(&workers, 1))
+        choose(topology, &NetworkState::idle(topology, IDLE), &RouteRequest::new(&workers, 1))
     };
     assert_eq!(ask_all(&flat), Err(RouteError::FanIn { switch: "spine0".into(), children: 33 }));
     let mut fabric = Fabric::new();
@@ -248,7 +254,7 @@ fn more_leaves_than_a_root_folds_need_a_level_in_between() {
     }
     let deep = fabric.build();
     let workers = members(&deep, 0..64);
-    let tree = checked(&deep, &Network::idle(&deep, IDLE), &Ask::new(&workers, 1));
+    let tree = checked(&deep, &NetworkState::idle(&deep, IDLE), &RouteRequest::new(&workers, 1));
     assert_eq!((tree.root(), tree.switches.len()), (core, 67));
 }
 
@@ -261,19 +267,22 @@ fn sums_that_are_shifted_keep_workers_at_one_depth() {
     fabric.link(row[1], row[2]);
     row.iter().for_each(|switch| fabric.host(&[*switch]));
     let topology = fabric.build();
-    let mut network = Network::idle(&topology, IDLE);
+    let mut network = NetworkState::idle(&topology, IDLE);
     let all = members(&topology, 0..3);
-    assert_eq!(names(&topology, &checked(&topology, &network, &Ask::new(&all, 1))), ["b", "a", "c"]);
+    assert_eq!(names(&topology, &checked(&topology, &network, &RouteRequest::new(&all, 1))), ["b", "a", "c"]);
     network.switches.iter_mut().for_each(|switch| switch.numerics = Numerics::Wide);
-    let error = choose(&topology, &network, &Ask::new(&all, 1)).unwrap_err();
+    let error = choose(&topology, &network, &RouteRequest::new(&all, 1)).unwrap_err();
     assert!(matches!(error, RouteError::Depth { .. }), "{error}");
     let ends = members(&topology, [0, 2]);
-    assert_eq!(names(&topology, &checked(&topology, &network, &Ask::new(&ends, 1))), ["b", "a", "c"]);
+    assert_eq!(
+        names(&topology, &checked(&topology, &network, &RouteRequest::new(&ends, 1))),
+        ["b", "a", "c"]
+    );
 }
 
 /// Whether some root reaches a switch of every worker over at most one switch in between: written without regard to the code.
-fn reachable(topology: &Topology, network: &Network, members: &[Member]) -> bool {
-    let up = |switch: SwitchId| network.switches[switch.index()].standing == Standing::Up;
+fn reachable(topology: &Topology, network: &NetworkState, members: &[Member]) -> bool {
+    let up = |switch: SwitchId| network.switches[switch.index()].availability == SwitchAvailability::Up;
     let next = |switch: SwitchId| -> BTreeSet<SwitchId> {
         let links = topology.neighbours(switch).iter();
         links.filter(|(link, to)| network.links[link.index()].up && up(*to)).map(|(_, to)| *to).collect()
@@ -313,21 +322,21 @@ proptest! {
     ) {
         let topology = fabric(kind, size);
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut network = Network::idle(&topology, IDLE);
+        let mut network = NetworkState::idle(&topology, IDLE);
         for link in &mut network.links {
             link.up = rng.random_range(0..100) >= loss;
             link.load = rng.random_range(0..5);
         }
         for switch in &mut network.switches {
             if rng.random_range(0..100) < loss / 4 {
-                switch.standing = *[Standing::Down, Standing::Draining].choose(&mut rng).unwrap();
+                switch.availability = *[SwitchAvailability::Down, SwitchAvailability::Draining].choose(&mut rng).unwrap();
             }
         }
         let hosts: Vec<usize> = (0..world).map(|_| rng.random_range(0..topology.hosts().len())).collect();
         let workers = members(&topology, hosts);
         let mut siblings = Vec::new();
         for tree in 0..trees {
-            let ask = Ask { tree, siblings: &siblings, ..Ask::new(&workers, 1) };
+            let ask = RouteRequest { tree, siblings: &siblings, ..RouteRequest::new(&workers, 1) };
             match choose(&topology, &network, &ask) {
                 Ok(tree) => {
                     check(&topology, &network, &ask, &tree);
@@ -352,16 +361,16 @@ proptest! {
     ) {
         let topology = leaf_spine(leaves, spines, 2, 1);
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut network = Network::idle(&topology, IDLE);
+        let mut network = NetworkState::idle(&topology, IDLE);
         network.links.iter_mut().for_each(|link| link.load = rng.random_range(0..9));
         // At two leaves at least.
         let workers = members(&topology, [0, 2].into_iter().chain((0..6).map(|_| rng.random_range(0..2 * usize::from(leaves)))));
-        let mut siblings: Vec<Chosen> = Vec::new();
+        let mut siblings: Vec<ChosenTree> = Vec::new();
         for tree in 0..spines as u8 {
-            let chosen = choose(&topology, &network, &Ask { tree, siblings: &siblings, ..Ask::new(&workers, 1) });
+            let chosen = choose(&topology, &network, &RouteRequest { tree, siblings: &siblings, ..RouteRequest::new(&workers, 1) });
             siblings.push(chosen.unwrap());
         }
-        let roots: BTreeSet<_> = siblings.iter().map(Chosen::root).collect();
+        let roots: BTreeSet<_> = siblings.iter().map(ChosenTree::root).collect();
         let links: Vec<_> = siblings.iter().flat_map(|tree| &tree.edges).map(|edge| edge.link).collect();
         prop_assert_eq!(roots.len(), usize::from(spines));
         prop_assert_eq!(links.iter().collect::<BTreeSet<_>>().len(), links.len());
@@ -374,10 +383,10 @@ proptest! {
         loads in prop::collection::vec(0_u64..6, 36),
     ) {
         let topology = leaf_spine(leaves, spines, 1, 1);
-        let mut network = Network::idle(&topology, IDLE);
+        let mut network = NetworkState::idle(&topology, IDLE);
         network.links.iter_mut().zip(&loads).for_each(|(link, load)| link.load = *load);
         let workers = members(&topology, 0..usize::from(leaves));
-        let tree = choose(&topology, &network, &Ask::new(&workers, 1)).unwrap();
+        let tree = choose(&topology, &network, &RouteRequest::new(&workers, 1)).unwrap();
         let cost = |spine: u16| {
             let loads = (0..leaves).map(|leaf| loads[usize::from(leaf * spines + spine)]);
             (loads.clone().max(), loads.sum::<u64>())
@@ -390,8 +399,8 @@ proptest! {
 /// Jobs of random hosts that come and go; how much more the most loaded link bears at the end than it had to.
 fn imbalance(topology: &Topology, seed: u64, jobs: usize, random: bool) -> f64 {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut network = Network::idle(topology, IDLE);
-    let mut running: Vec<Chosen> = Vec::new();
+    let mut network = NetworkState::idle(topology, IDLE);
+    let mut running: Vec<ChosenTree> = Vec::new();
     let spines: Vec<usize> = (0..topology.switches().len())
         .filter(|index| topology.switches()[*index].role == Role::Spine)
         .collect();
@@ -405,9 +414,9 @@ fn imbalance(topology: &Topology, seed: u64, jobs: usize, random: bool) -> f64 {
         if random {
             let root = *spines.choose(&mut rng).expect("a spine");
             let others = spines.iter().filter(|spine| **spine != root);
-            others.for_each(|spine| network.switches[*spine].standing = Standing::Draining);
+            others.for_each(|spine| network.switches[*spine].availability = SwitchAvailability::Draining);
         }
-        let tree = choose(topology, &network, &Ask::new(&workers, 1)).expect("a tree");
+        let tree = choose(topology, &network, &RouteRequest::new(&workers, 1)).expect("a tree");
         network = kept;
         network.place(&tree, 1);
         running.push(tree);
@@ -444,10 +453,10 @@ fn many_jobs_are_spread_evenly() {
     }
     // Jobs that all leaves take part in, none of which ends: every round of as many jobs as spines takes each spine once.
     let topology = leaf_spine(8, 4, 1, 1);
-    let mut network = Network::idle(&topology, IDLE);
+    let mut network = NetworkState::idle(&topology, IDLE);
     let workers = members(&topology, 0..8);
     for job in 1..=40 {
-        let tree = choose(&topology, &network, &Ask::new(&workers, 1)).unwrap();
+        let tree = choose(&topology, &network, &RouteRequest::new(&workers, 1)).unwrap();
         network.place(&tree, 1);
         let loads = || topology.link_ids().map(|LinkId(link)| network.links[link as usize].load);
         assert!(loads().max().unwrap() - loads().min().unwrap() <= 1, "after job {job}");

@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{SessionEvent, Join, LINE_LEN_MAX, Mode, Numerics, SessionRequest};
-use netfold_controller::admission::{Config, Coordinator, Loss, Output, SessionId};
+use netfold_controller::admission::{Config, Coordinator, SessionLoss, Output, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
-use netfold_controller::executor::{Executor, Task};
+use netfold_controller::executor::{Executor, SwitchTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
-use netfold_controller::record::Kept;
+use netfold_controller::record::StoredRecords;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -30,7 +30,7 @@ struct Scene {
     now: Duration,
     coordinator: Coordinator,
     executor: Executor,
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<SwitchTask>,
     /// Open sessions and their replies.
     sessions: BTreeMap<SessionId, u32>,
 }
@@ -104,7 +104,7 @@ impl Scene {
         let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
         Self {
             now: Duration::from_secs(1),
-            coordinator: Coordinator::new(config, fleet, Kept::default()),
+            coordinator: Coordinator::new(config, fleet, StoredRecords::default()),
             executor: Executor::new(vec![Box::new(FaultyDriver { pattern })]),
             tasks: VecDeque::new(),
             sessions: BTreeMap::new(),
@@ -122,7 +122,7 @@ impl Scene {
             2..=4 => self.say(input),
             5 => {
                 if let Some(id) = self.pick(input) {
-                    let losses = [Loss::Closed, Loss::Silent, Loss::Protocol, Loss::Slow];
+                    let losses = [SessionLoss::Closed, SessionLoss::Silent, SessionLoss::Protocol, SessionLoss::Slow];
                     self.coordinator.close(self.now, id, losses[input.below(losses.len())]);
                 }
             }

@@ -10,7 +10,7 @@
 //! # Example
 //!
 //! ```no_run
-//! use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
+//! use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, PeerPort, P4RuntimeDriver};
 //! use netfold_p4::{allreduce, profile::Profile};
 //! use netfold_lab::bmv2::{Bmv2, Bmv2Config, DataPlane, FrameControlPort, compile};
 //!
@@ -24,7 +24,7 @@
 //! // Worker i has address 10.0.0.i and is at port i.
 //! let neighbours = |peer: std::net::SocketAddrV4| {
 //!     let number = peer.ip().octets()[3];
-//!     Some(Neighbour { port: number.into(), mac: 0x0200_0000_0000 + u64::from(number) })
+//!     Some(PeerPort { port: number.into(), mac: 0x0200_0000_0000 + u64::from(number) })
 //! };
 //! let config = DriverConfig::new(profile, 64, Box::new(neighbours));
 //! let client = Client::connect(bmv2.p4runtime(), ClientConfig::default())?;

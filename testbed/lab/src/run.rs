@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use netfold::{Communicator, Mode};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
-use netfold_controller::tree::{InstallError, Installed, Plan, Shape, TreeError, install};
+use netfold_controller::tree::{InstallError, Installed, Shape, TreeError, TreePlan, install};
 use netfold_io::IoError;
 use netfold_io::fault::Faults;
 use netfold_p4::interpret::InterpretError;
@@ -316,7 +316,7 @@ impl Run {
     }
 
     /// The tree.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &TreePlan {
         &self.fabric.plan
     }
 
@@ -340,7 +340,7 @@ impl Run {
 
     fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
         let RunConfig { seed, elements, mode, payload_bytes, .. } = self.config;
-        let levels = self.fabric.plan.places().iter().map(|place| place.depth + 1).max().unwrap_or(1);
+        let levels = self.fabric.plan.switch_plans().iter().map(|place| place.depth + 1).max().unwrap_or(1);
         let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
         let world = self.comms.len() as u16;
         let mut tensors = Tensors::<T>::random(seed ^ self.rounds << 32, world, elements, &path);
@@ -378,7 +378,7 @@ impl Run {
     pub fn finish(mut self) -> Result<RunOutcome, RunError> {
         let mut outcome = RunOutcome { sent: 0, resent: 0, results: 0, saturated: 0, switches: Vec::new() };
         // Switches on rings stop when the last worker leaves, so they are asked first.
-        for (switch, place) in self.fabric.plan.places().iter().enumerate() {
+        for (switch, place) in self.fabric.plan.switch_plans().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
             let uplink = place.node.parent.and_then(|parent| counted.queues.as_ref()?.port(parent.port));
             let report = report(switch, place.depth, place.node.children, &counted);

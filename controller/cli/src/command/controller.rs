@@ -13,7 +13,7 @@ use netfold_controller::ServerError;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
-use netfold_controller::view::Occurrence;
+use netfold_controller::view::ControllerEvent;
 use netfold_server::access::{Access, hashes};
 use netfold_server::dev::{DevConfig, DevController, DevError, TENANTS};
 use netfold_server::{
@@ -170,7 +170,7 @@ impl ControllerCommand {
                 state => state.clone().map(RecordLocation::File),
             };
             let running = self.start(state, topology.clone(), front.clone())?;
-            let events = running.controller().control().occurrences();
+            let events = running.controller().control().events();
             self.announce(output, &running)?;
             let attended = attend(output, &stop, &running, events);
             let leadership_lost = running.controller().leadership_lost().map(str::to_owned);
@@ -329,7 +329,7 @@ fn attend(
     output: &Output,
     stop: &Stop,
     running: &Running,
-    mut events: Receiver<Arc<Occurrence>>,
+    mut events: Receiver<Arc<ControllerEvent>>,
 ) -> Result<(), CliError> {
     while !stop.requested() && !running.is_finished() {
         match events.try_recv() {
@@ -344,7 +344,7 @@ fn attend(
 }
 
 /// Prints an event; with `--json`, an object with the job's and the switch's names.
-fn show(output: &Output, event: &Occurrence) -> Result<(), CliError> {
+fn show(output: &Output, event: &ControllerEvent) -> Result<(), CliError> {
     let job = event.job.as_ref().map(ToString::to_string).unwrap_or_default();
     let switch = event.switch.clone().unwrap_or_default();
     output.event(&json!({

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use netfold_controller::record::{Change, Kept};
+use netfold_controller::record::{Change, StoredRecords};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -241,7 +241,7 @@ impl Leader {
         EtcdError::LeadershipLost(self.lost.get().cloned().unwrap_or_default())
     }
 
-    async fn load(&mut self) -> Result<Kept, EtcdError> {
+    async fn load(&mut self) -> Result<StoredRecords, EtcdError> {
         let prefix = format!("{}/", self.prefix);
         loop {
             match self.calls.all(&prefix).await {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use netfold_controller::record::{
-    Change, JobRecord, Kept, PlaceRecord, Store, StoreError, SwitchRecord, TenantRecord,
+    Change, JobRecord, StoredRecords, PlaceRecord, Store, StoreError, SwitchRecord, TenantRecord,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,7 +19,7 @@ pub const CHANGES_MAX: usize = 120;
 
 /// A request of the store to the leader's thread.
 pub(super) enum Request {
-    Load(mpsc::Sender<Result<Kept, EtcdError>>),
+    Load(mpsc::Sender<Result<StoredRecords, EtcdError>>),
     Apply(Vec<Change>, mpsc::Sender<Result<(), EtcdError>>),
 }
 
@@ -45,7 +45,7 @@ impl EtcdStore {
 }
 
 impl Store for EtcdStore {
-    fn load(&mut self) -> Result<Kept, StoreError> {
+    fn load(&mut self) -> Result<StoredRecords, StoreError> {
         self.ask("reading etcd", Request::Load)
     }
 
@@ -89,8 +89,8 @@ fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
 }
 
 /// All records of a prefix. Other keys are ignored.
-pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<Kept, EtcdError> {
-    let mut kept = Kept::default();
+pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<StoredRecords, EtcdError> {
+    let mut kept = StoredRecords::default();
     for KeyValue { key, value, .. } in rows {
         let key = String::from_utf8_lossy(&key).into_owned();
         let Some(path) = key.strip_prefix(prefix).and_then(|path| path.strip_prefix('/')) else { continue };

@@ -5,7 +5,7 @@ use netfold_control::Band;
 use netfold_control::{Iteration, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, SwitchView, TenantView, TreeView,
+    JobView, LinkView, MemberView, ControllerEvent, PlaceView, RangeView, SwitchView, TenantView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -226,7 +226,7 @@ pub(super) fn link(link: LinkView) -> v1::Link {
     v1::Link { a: link.a, b: link.b, rate: link.rate.unwrap_or(0), up: link.up, trees: link.trees }
 }
 
-pub(super) fn event(event: &Occurrence) -> v1::Event {
+pub(super) fn event(event: &ControllerEvent) -> v1::Event {
     v1::Event {
         number: event.number,
         at_ms: event.at_ms,

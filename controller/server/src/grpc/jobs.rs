@@ -8,7 +8,7 @@ use netfold_controller::command::Command;
 use netfold_controller::record::JobName;
 use netfold_controller::server::Control;
 use netfold_controller::view::SnapshotScope;
-use netfold_controller::view::{JobView, Occurrence};
+use netfold_controller::view::{JobView, ControllerEvent};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;
@@ -94,7 +94,7 @@ impl v1::jobs_server::Jobs for Jobs {
             refuse(Code::ResourceExhausted, Reason::WatchersFull, message)
         })?;
         // Subscribe before the first query, so that no event between the two is missed.
-        let events = self.control.occurrences();
+        let events = self.control.events();
         let job = (!request.job.is_empty())
             .then(|| JobName { tenant: request.tenant.clone().unwrap_or_default(), job: request.job });
         let first = match &job {
@@ -229,7 +229,7 @@ impl Watch {
     async fn run(
         self,
         first: Option<v1::Job>,
-        mut events: tokio::sync::broadcast::Receiver<Arc<Occurrence>>,
+        mut events: tokio::sync::broadcast::Receiver<Arc<ControllerEvent>>,
     ) {
         if let Some(job) = first
             && !self.send(Ok(v1::WatchResponse { event: None, job: Some(job) })).await
@@ -262,7 +262,7 @@ impl Watch {
         self.sender.send(answer).await.is_ok()
     }
 
-    fn concerns(&self, event: &Occurrence) -> bool {
+    fn concerns(&self, event: &ControllerEvent) -> bool {
         let job = event.job.as_ref();
         match (&self.job, &self.tenant, &self.visibility) {
             (Some(watched), ..) => job == Some(watched),
@@ -272,7 +272,7 @@ impl Watch {
         }
     }
 
-    async fn answer(&self, event: &Occurrence) -> v1::WatchResponse {
+    async fn answer(&self, event: &ControllerEvent) -> v1::WatchResponse {
         let job = match &event.job {
             // If the control plane has ended, the stream ends by itself.
             Some(name) => self.control.job(name.clone()).await.ok().flatten(),

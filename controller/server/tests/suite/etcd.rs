@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use netfold_controller::record::{Change, Kept, Store};
+use netfold_controller::record::{Change, StoredRecords, Store};
 use netfold_io::vacant_address;
 use netfold_server::etcd::{CHANGES_MAX, Candidate, CandidateStatus, EtcdConfig, EtcdError, Leadership};
 use netfold_testkit::directory::TemporaryDirectory;
@@ -76,7 +76,7 @@ fn applied_changes_are_read_by_the_next_leader() {
     let Some(etcd) = Etcd::start("records") else { return };
     let first = etcd.lead("first");
     let mut store = first.store();
-    assert_eq!(store.load().unwrap(), Kept::default());
+    assert_eq!(store.load().unwrap(), StoredRecords::default());
     (0..60).for_each(|number| store.apply(&step(number)).unwrap());
     assert_eq!(store.load().unwrap(), after(60));
     store.apply(&[]).unwrap();
@@ -162,7 +162,7 @@ fn a_former_leader_that_has_not_noticed_is_refused_by_etcd() {
     let refused = first.store().apply(&[Change::Tenant(tenant(9))]).unwrap_err();
     assert!(matches!(refused.source.downcast_ref(), Some(EtcdError::LeadershipLost(_))), "{refused:?}");
     assert!(first.lost().is_some(), "now it has");
-    assert_eq!(second.store().load().unwrap(), Kept::default());
+    assert_eq!(second.store().load().unwrap(), StoredRecords::default());
 }
 
 #[test]

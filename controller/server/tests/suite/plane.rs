@@ -7,10 +7,10 @@ use netfold_control::Band;
 use netfold_control::{Mode, Numerics};
 use netfold_controller::command::{Command, CommandError, Proof};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord, TokenHash};
-use netfold_controller::server::{Control, StandIn};
+use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    JobView, LinkView, MemberView, Occurrence, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
+    JobView, LinkView, MemberView, ControllerEvent, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
     TreeView,
 };
 use netfold_server::access::Access;
@@ -159,9 +159,9 @@ impl Plane {
         }
     }
 
-    fn event(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> Occurrence {
+    fn event(&mut self, kind: &'static str, job: Option<JobName>, message: &str) -> ControllerEvent {
         self.events += 1;
-        Occurrence {
+        ControllerEvent {
             number: self.events,
             at_ms: CHANGED_S * 1000 + self.events,
             kind,
@@ -180,7 +180,7 @@ impl Plane {
     }
 }
 
-impl StandIn for Plane {
+impl ControlStub for Plane {
     fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let live = |job: &&JobView| scope == SnapshotScope::All || !job.trees.is_empty();
         let link = |a: &str, b: &str| LinkView {
@@ -236,7 +236,7 @@ impl StandIn for Plane {
         })
     }
 
-    fn execute(&mut self, command: Command) -> Result<Vec<Occurrence>, CommandError> {
+    fn execute(&mut self, command: Command) -> Result<Vec<ControllerEvent>, CommandError> {
         let event = match command {
             Command::AddTenant(record) => {
                 let name = record.name.clone();
@@ -296,7 +296,7 @@ impl StandIn for Plane {
             Command::Drain { switch, drained, .. } => {
                 self.drained.insert(switch.clone(), drained);
                 let drained = self.event("switch_drained", None, "takes no more jobs");
-                Occurrence { switch: Some(switch), ..drained }
+                ControllerEvent { switch: Some(switch), ..drained }
             }
         };
         Ok(vec![event])

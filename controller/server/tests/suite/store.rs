@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use netfold_control::Mode;
 use netfold_controller::driver::Limits;
 use netfold_controller::record::{
-    Change, JobName, JobRecord, JobSpec, JobState, Kept, PlaceRecord, Quota, Store, SwitchRecord,
+    Change, JobName, JobRecord, JobSpec, JobState, StoredRecords, PlaceRecord, Quota, Store, SwitchRecord,
     TenantRecord, TokenHash,
 };
 use netfold_controller::tree::{Shape, Site};
@@ -126,8 +126,8 @@ pub(crate) fn step(number: u32) -> Vec<Change> {
     changes
 }
 
-pub(crate) fn after(steps: u32) -> Kept {
-    let mut kept = Kept::default();
+pub(crate) fn after(steps: u32) -> StoredRecords {
+    let mut kept = StoredRecords::default();
     (0..steps).flat_map(step).for_each(|change| kept.apply(change));
     kept
 }
@@ -137,7 +137,7 @@ fn applied_changes_are_read_after_reopening() {
     let folder = Folder::new("reopened");
     {
         let mut database = Database::open(folder.file()).unwrap();
-        assert_eq!(database.load().unwrap(), Kept::default());
+        assert_eq!(database.load().unwrap(), StoredRecords::default());
         (0..100).for_each(|number| database.apply(&step(number)).unwrap());
         assert_eq!(database.load().unwrap(), after(100));
     }

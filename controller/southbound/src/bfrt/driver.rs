@@ -13,7 +13,7 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::BfrtError;
 use super::client::{Bfrt, BfrtConfig};
 use super::info::{Info, update};
-use crate::p4runtime::{Bound, ControlPort, Desired, Key, Places, PortProblem, advance, port_error};
+use crate::p4runtime::{Bound, ControlPort, Desired, Key, PeerPorts, PortError, advance, port_error};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_p4_runtime::bfrt::{
     ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType,
@@ -46,7 +46,7 @@ pub struct BfrtDriver {
     client: Bfrt,
     info: Info,
     profile: Profile,
-    places: Box<dyn Places>,
+    places: Box<dyn PeerPorts>,
     control: Box<dyn ControlPort>,
     desired: Desired,
     /// Removals that are still to be made.
@@ -66,7 +66,7 @@ impl BfrtDriver {
         program: BfrtProgram,
         switch: Address,
         control_port: u16,
-        places: Box<dyn Places>,
+        places: Box<dyn PeerPorts>,
         control: Box<dyn ControlPort>,
     ) -> Result<Self, BfrtError> {
         let ir = allreduce::program(&program.profile)?;
@@ -195,14 +195,14 @@ impl SwitchDriver for BfrtDriver {
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         let SocketAddr::V4(at) = peer else {
-            return Err(port_error(port, PortProblem::NotIpv4(peer)));
+            return Err(port_error(port, PortError::NotIpv4(peer)));
         };
         if port >= self.limits().ports_max {
-            return Err(port_error(port, PortProblem::Number));
+            return Err(port_error(port, PortError::Number));
         }
-        let at = self.places.find(at).ok_or_else(|| port_error(port, PortProblem::Unknown(at)))?;
+        let at = self.places.find(at).ok_or_else(|| port_error(port, PortError::Unknown(at)))?;
         if at.port == self.desired.cpu_port {
-            return Err(port_error(port, PortProblem::Reserved(at.port)));
+            return Err(port_error(port, PortError::Reserved(at.port)));
         }
         self.desired.ports.insert(port, Bound { peer, at: Some(at) });
         Ok(())

@@ -45,7 +45,7 @@ pub(super) struct Remote {
 }
 
 /// Whom to connect to, and how.
-pub(super) struct Reach<'a> {
+pub(super) struct RemoteAddress<'a> {
     pub(super) switch: String,
     pub(super) device_id: u64,
     /// `host:port` or `unix:path`.
@@ -56,7 +56,7 @@ pub(super) struct Reach<'a> {
     pub(super) within: Duration,
 }
 
-impl Reach<'_> {
+impl RemoteAddress<'_> {
     fn endpoint(&self) -> Result<Endpoint, P4RuntimeError> {
         let Self { address, .. } = *self;
         let wrong = |source| P4RuntimeError::Address { address: address.to_owned(), source };
@@ -125,29 +125,29 @@ impl Remote {
     /// Connects, again and again until `connect_within` is over.
     ///
     /// A TLS error does not go away with time, so it is returned at once.
-    pub(super) async fn connect(reach: Reach<'_>) -> Result<Self, P4RuntimeError> {
-        let endpoint = reach.endpoint()?;
-        let deadline = tokio::time::Instant::now() + reach.connect_within;
+    pub(super) async fn connect(address: RemoteAddress<'_>) -> Result<Self, P4RuntimeError> {
+        let endpoint = address.endpoint()?;
+        let deadline = tokio::time::Instant::now() + address.connect_within;
         let mut last = None;
         while tokio::time::Instant::now() < deadline {
-            match reach.attempt(&endpoint, deadline).await {
+            match address.attempt(&endpoint, deadline).await {
                 Ok(remote) => return Ok(remote),
                 Err((_, Some(fault))) => return Err(fault),
                 Err((source, None)) => last = source.or(last),
             }
             tokio::time::sleep_until(deadline.min(tokio::time::Instant::now() + RETRY)).await;
         }
-        Err(reach.unanswered(last))
+        Err(address.unanswered(last))
     }
 
     /// Connects, in one attempt of at most `connect_within`.
-    pub(super) async fn connect_once(reach: Reach<'_>) -> Result<Self, P4RuntimeError> {
-        let endpoint = reach.endpoint()?;
-        let deadline = tokio::time::Instant::now() + reach.connect_within;
-        match reach.attempt(&endpoint, deadline).await {
+    pub(super) async fn connect_once(address: RemoteAddress<'_>) -> Result<Self, P4RuntimeError> {
+        let endpoint = address.endpoint()?;
+        let deadline = tokio::time::Instant::now() + address.connect_within;
+        match address.attempt(&endpoint, deadline).await {
             Ok(remote) => Ok(remote),
             Err((_, Some(fault))) => Err(fault),
-            Err((source, None)) => Err(reach.unanswered(source)),
+            Err((source, None)) => Err(address.unanswered(source)),
         }
     }
 

@@ -11,7 +11,7 @@ use netfold_p4_runtime::{Schema, v1};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-use super::call::{BATCH_MAX, Reach, Remote};
+use super::call::{BATCH_MAX, Remote, RemoteAddress};
 use super::error::P4RuntimeError;
 use super::stream::Stream;
 use super::tls;
@@ -86,7 +86,7 @@ impl Client {
         let address = address.to_owned();
         let shared = executor.wait(async move {
             let ClientConfig { name, device_id, election_id, connect_within, call_within, tls } = config;
-            let reach = Reach {
+            let address = RemoteAddress {
                 switch: name,
                 device_id,
                 address: &address,
@@ -94,7 +94,7 @@ impl Client {
                 connect_within,
                 within: call_within,
             };
-            let remote = Remote::connect(reach).await?;
+            let remote = Remote::connect(address).await?;
             let shared =
                 Shared { remote, election_id, stream: AsyncMutex::new(None), schema: Mutex::new(None) };
             shared.primary().await.map(|_| shared)

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use netfold_p4::allreduce::Address;
 use netfold_p4::profile::Profile;
 
-use super::driver::{DeviceFormat, Neighbour};
+use super::driver::{DeviceFormat, PeerPort};
 use super::error::P4RuntimeError;
 use super::managed::{Managed, ManagedConfig, SwitchEvent};
+use super::peers::{Attachment, PeerTable};
 use super::pipeline::{Pipeline, PipelineError};
-use super::places::{Attachment, Neighbourhood};
 use super::tls::{self, TlsError};
-use netfold_controller::driver::Held;
+use netfold_controller::driver::HeldEntity;
 use netfold_controller::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
 
 /// Words of lanes in a packet of a software switch whose profile the topology does not name: 1408 bytes.
@@ -101,7 +101,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
     let pipeline = pipeline(switch)?;
     let attachment = match switch.kind {
         Kind::Software => Attachment::Attached,
-        _ => Attachment::Known(Box::new(neighbourhood(topology, id))),
+        _ => Attachment::Known(Box::new(peer_table(topology, id))),
     };
     let mut config = ManagedConfig::new(name(), address, attachment);
     config.tls.clone_from(&switch.tls);
@@ -130,7 +130,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
 pub fn connect(
     topology: &Topology,
     id: SwitchId,
-    held: Vec<Held>,
+    held: Vec<HeldEntity>,
     listener: impl FnMut(SwitchEvent) + Send + 'static,
 ) -> Result<Managed, ConnectError> {
     let (config, pipeline) = configure(topology, id)?;
@@ -152,16 +152,15 @@ fn pipeline(switch: &Switch) -> Result<Pipeline, ConnectError> {
 }
 
 /// Who is at which port of a switch whose ports have numbers.
-pub fn neighbourhood(topology: &Topology, id: SwitchId) -> Neighbourhood {
-    let mut neighbours = Neighbourhood::new();
-    let place = |port: Option<u16>, mac: Option<Mac>| {
-        Some(Neighbour { port: port?, mac: mac.map_or(0, |mac| mac.0) })
-    };
+pub fn peer_table(topology: &Topology, id: SwitchId) -> PeerTable {
+    let mut peers = PeerTable::new();
+    let place =
+        |port: Option<u16>, mac: Option<Mac>| Some(PeerPort { port: port?, mac: mac.map_or(0, |mac| mac.0) });
     let planes = topology.hosts().iter().flat_map(|host| &host.planes);
     for attachment in planes.filter(|plane| plane.switch == id) {
         let Some(at) = place(attachment.port, attachment.mac) else { continue };
         for prefix in &attachment.addresses {
-            neighbours = neighbours.with(*prefix, at);
+            peers = peers.with(*prefix, at);
         }
     }
     // Of equal prefixes the last wins, and of several links to a switch it is to be the first.
@@ -170,8 +169,8 @@ pub fn neighbourhood(topology: &Topology, id: SwitchId) -> Neighbourhood {
         let data = topology.switch(*other).data;
         let own = data.and_then(|data| Prefix::new(data.ip(), if data.is_ipv4() { 32 } else { 128 }));
         if let (Some(at), Some(own)) = (place(port, mac), own) {
-            neighbours = neighbours.with(own, at);
+            peers = peers.with(own, at);
         }
     }
-    neighbours
+    peers
 }

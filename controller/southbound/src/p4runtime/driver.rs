@@ -21,13 +21,13 @@ use super::advance::advance;
 use super::client::Client;
 use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
-use super::places::PortProblem;
+use super::peers::PortError;
 use super::tables::{Tables, group_update, groups};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 
 /// Where a peer is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct PeerPort {
     /// Port of the switch that the peer's packets come in on, 1 or more: P4Runtime has no port 0.
     pub port: u16,
     /// Ethernet address of the peer, or of the next hop to it, in the low 48 bits.
@@ -35,7 +35,7 @@ pub struct Neighbour {
 }
 
 /// Finds out where a peer is attached; `None` when it is not known.
-pub type Neighbours = Box<dyn Fn(SocketAddrV4) -> Option<Neighbour> + Send>;
+pub type PeerLookup = Box<dyn Fn(SocketAddrV4) -> Option<PeerPort> + Send>;
 
 /// What a driver must know beside the program.
 pub struct DriverConfig {
@@ -44,7 +44,7 @@ pub struct DriverConfig {
     /// Port of the switch where the controller's ADVANCE packets come in; no peer may be there.
     pub control_port: u16,
     /// Where peers are.
-    pub neighbours: Neighbours,
+    pub peers: PeerLookup,
     /// What the switch calls itself in the packets that it multicasts; matters where the pipeline sees outer headers.
     pub switch: Address,
     /// Multicast groups to use, 1 to this number.
@@ -66,10 +66,10 @@ pub enum DeviceFormat {
 impl DriverConfig {
     /// Two groups a job (one for its children, one for its parent), and a bmv2 at 10.0.0.254 with a locally administered
     /// Ethernet address.
-    pub fn new(profile: Profile, control_port: u16, neighbours: Neighbours) -> Self {
+    pub fn new(profile: Profile, control_port: u16, peers: PeerLookup) -> Self {
         let groups_max = u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX);
         let switch = Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: UDP_PORT };
-        Self { profile, control_port, neighbours, switch, groups_max, device_format: DeviceFormat::Bmv2 }
+        Self { profile, control_port, peers, switch, groups_max, device_format: DeviceFormat::Bmv2 }
     }
 }
 
@@ -77,7 +77,7 @@ impl DriverConfig {
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     peer: SocketAddrV4,
-    at: Neighbour,
+    at: PeerPort,
 }
 
 /// A multicast group as it was set.
@@ -181,7 +181,7 @@ impl P4RuntimeDriver {
     }
 
     fn at(&self, port: u16) -> Result<&Bound, DriverError> {
-        let unbound = || port_error(port, PortProblem::Unbound);
+        let unbound = || port_error(port, PortError::Unbound);
         self.bound.get(&port).ok_or_else(unbound)
     }
 
@@ -317,15 +317,14 @@ impl SwitchDriver for P4RuntimeDriver {
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         let SocketAddr::V4(peer) = peer else {
-            return Err(port_error(port, PortProblem::NotIpv4(peer)));
+            return Err(port_error(port, PortError::NotIpv4(peer)));
         };
         if port >= self.limits().ports_max {
-            return Err(port_error(port, PortProblem::Number));
+            return Err(port_error(port, PortError::Number));
         }
-        let at =
-            (self.config.neighbours)(peer).ok_or_else(|| port_error(port, PortProblem::Unknown(peer)))?;
+        let at = (self.config.peers)(peer).ok_or_else(|| port_error(port, PortError::Unknown(peer)))?;
         if at.port == 0 || at.port == self.config.control_port {
-            return Err(port_error(port, PortProblem::Reserved(at.port)));
+            return Err(port_error(port, PortError::Reserved(at.port)));
         }
         self.bound.insert(port, Bound { peer, at });
         Ok(())
@@ -449,7 +448,7 @@ fn misfit(error: P4RuntimeError) -> P4RuntimeError {
     }
 }
 
-fn port_error(port: u16, problem: PortProblem) -> DriverError {
+fn port_error(port: u16, problem: PortError) -> DriverError {
     DriverError::Port { port, source: Box::new(problem) }
 }
 

@@ -42,13 +42,13 @@ use super::advance::advance;
 use super::control::ControlPort;
 use super::error::P4RuntimeError;
 use super::packets::{PacketControlPort, PacketLine};
+use super::peers::Attachment;
 use super::pipeline::Pipeline;
-use super::places::Attachment;
 use super::tls;
 use call::{Answer, Call, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::Keeper;
-use netfold_controller::driver::{DriverError, Held, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
 use netfold_controller::topology::Tls;
 
 /// Port by which bmv2, Tofino and the software switch exchange packets with a controller by default.
@@ -274,7 +274,7 @@ impl Managed {
     pub fn start(
         mut config: ManagedConfig,
         pipeline: Pipeline,
-        held: Vec<Held>,
+        held: Vec<HeldEntity>,
         listener: impl FnMut(SwitchEvent) + Send + 'static,
     ) -> Result<Self, P4RuntimeError> {
         let switch = config.name.clone();

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Where the switch says that we stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Arbitration {
     /// It has not said so yet.
     Unknown,
     Primary,
@@ -54,7 +54,7 @@ pub(super) enum Standing {
 pub(super) struct Stream {
     device_id: u64,
     requests: mpsc::Sender<v1::StreamMessageRequest>,
-    standing: watch::Receiver<Standing>,
+    arbitration: watch::Receiver<Arbitration>,
     /// The id of the last bid.
     election_id: u128,
 }
@@ -65,13 +65,13 @@ impl Stream {
     /// A switch may not have noticed yet that the previous owner of the id has disconnected, so an id that is in use is
     /// retried for a while.
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
-        let patience = Instant::now() + LINGER;
+        let deadline = Instant::now() + LINGER;
         loop {
             let mut stream = Self::begin(remote, election_id, None);
             let won = timely(remote, stream.arbitrate(remote)).await?;
             match won {
                 Ok(()) => return Ok(stream),
-                Err(_) if stream.is_taken() && Instant::now() < patience => tokio::time::sleep(RETRY).await,
+                Err(_) if stream.is_taken() && Instant::now() < deadline => tokio::time::sleep(RETRY).await,
                 Err(error) => return Err(error),
             }
         }
@@ -84,25 +84,27 @@ impl Stream {
         election_id: u128,
         line: Arc<PacketLine>,
     ) -> Result<Self, P4RuntimeError> {
-        let patience = Instant::now() + LINGER;
+        let deadline = Instant::now() + LINGER;
         loop {
             let mut stream = Self::begin(remote, election_id, Some(Arc::clone(&line)));
             match timely(remote, stream.bid()).await? {
-                Standing::Ended { taken: true, .. } if Instant::now() < patience => {
+                Arbitration::Ended { taken: true, .. } if Instant::now() < deadline => {
                     tokio::time::sleep(RETRY).await;
                 }
-                Standing::Ended { message, .. } => return Err(broken(remote, message)),
-                Standing::Unknown => return Err(broken(remote, "the stream's task has ended".into())),
-                Standing::Primary | Standing::Backup { .. } | Standing::Vacant { .. } => return Ok(stream),
+                Arbitration::Ended { message, .. } => return Err(broken(remote, message)),
+                Arbitration::Unknown => return Err(broken(remote, "the stream's task has ended".into())),
+                Arbitration::Primary | Arbitration::Backup { .. } | Arbitration::Vacant { .. } => {
+                    return Ok(stream);
+                }
             }
         }
     }
 
     fn begin(remote: &Remote, election_id: u128, line: Option<Arc<PacketLine>>) -> Self {
         let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
-        let (updates, standing) = watch::channel(Standing::Unknown);
-        tokio::spawn(attend(remote.clone(), receiver, updates, line));
-        Self { device_id: remote.device_id, requests, standing, election_id }
+        let (status, arbitration) = watch::channel(Arbitration::Unknown);
+        tokio::spawn(attend(remote.clone(), receiver, status, line));
+        Self { device_id: remote.device_id, requests, arbitration, election_id }
     }
 
     /// Where messages to the switch go in.
@@ -111,14 +113,14 @@ impl Stream {
     }
 
     /// Where the switch has last said that we stand.
-    pub(super) fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub(super) fn arbitration(&self) -> Arbitration {
+        self.arbitration.borrow().clone()
     }
 
     /// Waits until the switch says something else than before.
     pub(super) async fn changed(&mut self) {
         // The task that tells us has said last that the stream is over.
-        let _ = self.standing.changed().await;
+        let _ = self.arbitration.changed().await;
     }
 
     /// Bids under another id, and waits for the answer.
@@ -132,22 +134,22 @@ impl Stream {
     }
 
     fn is_taken(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::Ended { taken: true, .. })
+        matches!(*self.arbitration.borrow(), Arbitration::Ended { taken: true, .. })
     }
 
-    async fn bid(&mut self) -> Standing {
+    async fn bid(&mut self) -> Arbitration {
         let bid = v1::MasterArbitrationUpdate {
             device_id: self.device_id,
             election_id: Some(self.election_id.into()),
             ..Default::default()
         };
         let request = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
-        self.standing.mark_unchanged();
+        self.arbitration.mark_unchanged();
         // A stream that ends says why in its standing.
         let _ = self.requests.send(request).await;
-        match self.standing.changed().await {
-            Ok(()) => self.standing.borrow_and_update().clone(),
-            Err(_) => self.standing.borrow().clone(),
+        match self.arbitration.changed().await {
+            Ok(()) => self.arbitration.borrow_and_update().clone(),
+            Err(_) => self.arbitration.borrow().clone(),
         }
     }
 
@@ -158,18 +160,18 @@ impl Stream {
 
     /// Whether the stream is over.
     pub(super) fn is_over(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::Ended { .. })
+        matches!(*self.arbitration.borrow(), Arbitration::Ended { .. })
     }
 
     /// Whether the switch has last called us primary.
     pub(super) fn is_primary(&self) -> bool {
-        *self.standing.borrow() == Standing::Primary
+        *self.arbitration.borrow() == Arbitration::Primary
     }
 
     /// The highest election id that the switch knows, if it has last said that we are not primary.
     pub(super) fn outbid(&self) -> Option<u128> {
-        match *self.standing.borrow() {
-            Standing::Backup { highest } | Standing::Vacant { highest } => Some(highest),
+        match *self.arbitration.borrow() {
+            Arbitration::Backup { highest } | Arbitration::Vacant { highest } => Some(highest),
             _ => None,
         }
     }
@@ -179,15 +181,15 @@ impl Stream {
         let mut highest_seen = 0;
         for _ in 0..BIDS_MAX {
             match self.bid().await {
-                Standing::Primary => return Ok(()),
-                Standing::Ended { message, .. } => return Err(broken(message)),
-                Standing::Unknown => return Err(broken("the stream's task has ended".into())),
-                Standing::Backup { highest } => {
+                Arbitration::Primary => return Ok(()),
+                Arbitration::Ended { message, .. } => return Err(broken(message)),
+                Arbitration::Unknown => return Err(broken("the stream's task has ended".into())),
+                Arbitration::Backup { highest } => {
                     highest_seen = highest;
                     break;
                 }
                 // There is no primary: the id of the last one is sufficient.
-                Standing::Vacant { highest } => {
+                Arbitration::Vacant { highest } => {
                     highest_seen = highest;
                     self.election_id = self.election_id.max(highest);
                 }
@@ -218,21 +220,21 @@ async fn timely<T>(remote: &Remote, answer: impl Future<Output = T>) -> Result<T
 async fn attend(
     remote: Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
-    updates: watch::Sender<Standing>,
+    status: watch::Sender<Arbitration>,
     line: Option<Arc<PacketLine>>,
 ) {
-    let end = listen(&remote, receiver, &updates, line).await;
-    updates.send_replace(end);
+    let end = listen(&remote, receiver, &status, line).await;
+    status.send_replace(end);
 }
 
 async fn listen(
     remote: &Remote,
     receiver: mpsc::Receiver<v1::StreamMessageRequest>,
-    updates: &watch::Sender<Standing>,
+    status: &watch::Sender<Arbitration>,
     line: Option<Arc<PacketLine>>,
-) -> Standing {
-    let ended = |message: String| Standing::Ended { message, taken: false };
-    let refused = |status: Status| Standing::Ended {
+) -> Arbitration {
+    let ended = |message: String| Arbitration::Ended { message, taken: false };
+    let refused = |status: Status| Arbitration::Ended {
         message: format!("{} ({:?})", status.message(), status.code()),
         taken: status.code() == tonic::Code::InvalidArgument,
     };
@@ -251,7 +253,7 @@ async fn listen(
         match answers.message().await {
             Ok(Some(answer)) => match (answer.update, &line) {
                 (Some(StreamResponse::Arbitration(update)), _) => {
-                    drop(updates.send_replace(standing(&update)))
+                    drop(status.send_replace(arbitration(&update)))
                 }
                 (Some(StreamResponse::Packet(packet)), Some(line)) => line.arrive(packet.payload),
                 // Nothing else was asked for.
@@ -263,12 +265,12 @@ async fn listen(
     }
 }
 
-fn standing(update: &v1::MasterArbitrationUpdate) -> Standing {
+fn arbitration(update: &v1::MasterArbitrationUpdate) -> Arbitration {
     let highest = update.election_id.map_or(0, u128::from);
     let code = update.status.as_ref().map_or(Code::Ok as i32, |status| status.code);
     match Code::try_from(code) {
-        Ok(Code::Ok) => Standing::Primary,
-        Ok(Code::NotFound) => Standing::Vacant { highest },
-        _ => Standing::Backup { highest },
+        Ok(Code::Ok) => Arbitration::Primary,
+        Ok(Code::NotFound) => Arbitration::Vacant { highest },
+        _ => Arbitration::Backup { highest },
     }
 }

@@ -12,7 +12,7 @@ use netfold_p4_runtime::bfrt::{DataValue, TableData};
 use netfold_p4_runtime::config::{Match, MatchType};
 use netfold_p4_runtime::p4info;
 use netfold_southbound::bfrt::{BfrtConfig, BfrtDriver, BfrtError, BfrtProgram};
-use netfold_southbound::p4runtime::{ControlPort, Neighbour};
+use netfold_southbound::p4runtime::{ControlPort, PeerPort};
 use serde_json::{Value, json};
 
 use crate::fake_tofino::{Fake, GROUP, NODE};
@@ -98,7 +98,7 @@ fn program() -> BfrtProgram {
 
 fn start(fake: &Fake, program: BfrtProgram) -> Result<BfrtDriver, BfrtError> {
     let places =
-        |peer: SocketAddrV4| Some(Neighbour { port: peer.port() - 30_000 + 128, mac: 0x0200_0000_0001 });
+        |peer: SocketAddrV4| Some(PeerPort { port: peer.port() - 30_000 + 128, mac: 0x0200_0000_0001 });
     let switch = Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: 20038 };
     let config = BfrtConfig::new("t1", fake.address());
     BfrtDriver::start(config, program, switch, 320, Box::new(places), Box::new(Nowhere))

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netfold_controller::driver::Held;
+use netfold_controller::driver::HeldEntity;
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
@@ -111,11 +111,11 @@ pub(crate) fn config(address: SocketAddr) -> ManagedConfig {
 }
 
 impl Watched {
-    pub(crate) fn start(config: ManagedConfig, held: Vec<Held>) -> Self {
+    pub(crate) fn start(config: ManagedConfig, held: Vec<HeldEntity>) -> Self {
         Self::running(config, pipeline(), held)
     }
 
-    pub(crate) fn running(config: ManagedConfig, pipeline: Pipeline, held: Vec<Held>) -> Self {
+    pub(crate) fn running(config: ManagedConfig, pipeline: Pipeline, held: Vec<HeldEntity>) -> Self {
         let (tell, events) = channel();
         let switch = Managed::start(config, pipeline, held, move |event| drop(tell.send(event))).unwrap();
         Self { switch, events }
@@ -196,9 +196,12 @@ pub(crate) fn replicas(ports: [u16; 2]) -> Vec<Replica> {
 }
 
 /// What a control plane holds that has admitted `job` with two children at these ports.
-pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<Held> {
-    let bound = ports.map(|port| Held::Port { port, peer: peer(port) });
-    let rest = [Held::Group { group: job, replicas: replicas(ports) }, Held::Entries(entries(job, ports))];
+pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<HeldEntity> {
+    let bound = ports.map(|port| HeldEntity::Port { port, peer: peer(port) });
+    let rest = [
+        HeldEntity::Group { group: job, replicas: replicas(ports) },
+        HeldEntity::Entries(entries(job, ports)),
+    ];
     bound.into_iter().chain(rest).collect()
 }
 

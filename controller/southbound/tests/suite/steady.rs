@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netfold_controller::driver::Held;
+use netfold_controller::driver::HeldEntity;
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_p4::allreduce::{Child, job_entries};
 use netfold_p4::entry::Replica;
@@ -193,16 +193,16 @@ fn a_call_that_is_refused_half_way_leaves_nothing() {
 #[test]
 fn held_things_that_make_no_sense_are_refused_at_once() {
     let address = ([127, 0, 0, 1], 1).into();
-    let refused = |held: Vec<Held>| {
+    let refused = |held: Vec<HeldEntity>| {
         netfold_southbound::p4runtime::Managed::start(config(address), crate::rig::pipeline(), held, |_| {})
             .map(drop)
             .unwrap_err()
             .to_string()
     };
-    let text = refused(vec![Held::Entries(entries(1, [0, 1]))]);
+    let text = refused(vec![HeldEntity::Entries(entries(1, [0, 1]))]);
     assert!(text.starts_with("switch s1: what is said to be there already cannot be: port 0"), "{text}");
-    let bound = [0, 1].map(|port| Held::Port { port, peer: peer(port) });
-    let twice = Held::Group { group: 1, replicas: vec![Replica { port: 0, instance: 1 }; 2] };
+    let bound = [0, 1].map(|port| HeldEntity::Port { port, peer: peer(port) });
+    let twice = HeldEntity::Group { group: 1, replicas: vec![Replica { port: 0, instance: 1 }; 2] };
     assert!(refused(bound.into_iter().chain([twice]).collect()).contains("group 1"));
 }
 
@@ -233,8 +233,8 @@ fn ten_thousand_entries_go_in_batches() {
     let compared = begun.elapsed();
     println!("{} entries inserted in {inserted:?} by {writes} requests; compared in {compared:?}", all.len());
     let held: Vec<_> = (0..32)
-        .map(|port| Held::Port { port, peer: peer(port) })
-        .chain([Held::Entries(all.clone())])
+        .map(|port| HeldEntity::Port { port, peer: peer(port) })
+        .chain([HeldEntity::Entries(all.clone())])
         .collect();
     drop(watched);
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::admission;
 use netfold_controller::command::Command;
-use netfold_controller::record::{Quota, TenantRecord, Unkept};
+use netfold_controller::record::{MemoryStore, Quota, TenantRecord};
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::SnapshotScope;
@@ -393,7 +393,7 @@ fn start_switch(
 /// The controller, on threads in its namespace; it finds the switches when they are there.
 fn start_controller(fabric: &Fabric, events: &Sender<FabricEvent>) -> Result<ServerHandle, LeafSpineError> {
     let topology = Topology::from_toml(&fabric.topology())?;
-    let plane = managed_plane(topology, Box::new(Unkept::default()));
+    let plane = managed_plane(topology, Box::new(MemoryStore::default()));
     let plane = plane.map_err(|error| LeafSpineError::Controller(Box::new(error)))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let settings = admission::Config::controller(unix as u32, unix);

@@ -11,13 +11,13 @@ use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netfold_controller::tree::{Plan, Site};
+use netfold_controller::tree::{Site, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::fault::{FaultLine, Offered};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::profile::Profile;
-use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver};
+use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, P4RuntimeDriver, PeerPort};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{UDP_PORT, header};
 
@@ -88,7 +88,7 @@ pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
 }
 
 /// Plans the tree with an address for everyone.
-pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<Plan, RunError> {
+pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<TreePlan, RunError> {
     let site = |switch| {
         let address = Some(SocketAddr::V4(switch_address(switch)));
         Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 }
@@ -96,14 +96,14 @@ pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<Plan, RunError>
     let sites: Vec<Site> = (0..config.shape.above.len()).map(site).collect();
     let workers: Vec<_> =
         (0..config.shape.workers.len()).map(|rank| Some(SocketAddr::V4(worker_address(rank)))).collect();
-    Ok(Plan::new(job(config), &config.shape, &sites, &workers)?.with_numerics(config.mode.numerics())?)
+    Ok(TreePlan::new(job(config), &config.shape, &sites, &workers)?.with_numerics(config.mode.numerics())?)
 }
 
 /// Starts a driver for a switch of the plan. Peers are at the switch's ports one above the plan's: there is no port 0.
 pub(super) fn drive(
     address: &str,
     switch: usize,
-    plan: &Plan,
+    plan: &TreePlan,
     config: &RunConfig,
     control: Box<dyn netfold_southbound::p4runtime::ControlPort>,
 ) -> Result<SharedDriver, RunError> {
@@ -111,10 +111,10 @@ pub(super) fn drive(
     let (profile, _) = profile_and_limits(config);
     let program = allreduce::program(&profile)?;
     let compiled = compile(&program).map_err(|error| failed(error.into()))?;
-    let peers: Vec<_> = plan.places()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
+    let peers: Vec<_> = plan.switch_plans()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
     let neighbours = move |peer: SocketAddrV4| {
         let at = peers.iter().find(|(known, _)| *known == Some(SocketAddr::V4(peer)))?;
-        Some(Neighbour { port: at.1, mac: mac(*peer.ip()) })
+        Some(PeerPort { port: at.1, mac: mac(*peer.ip()) })
     };
     let own = switch_address(switch);
     let mut driver = DriverConfig::new(profile, CONTROL_PORT, Box::new(neighbours));
@@ -175,7 +175,7 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
     let mut processes = Vec::new();
     let mut planes = Vec::new();
     let mut drivers = Vec::new();
-    for switch in 0..plan.places().len() {
+    for switch in 0..plan.switch_plans().len() {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| RunError::Bmv2 { switch, source };
         let process = Bmv2::start(Bmv2Config::default()).map_err(|error| failed(error.into()))?;
         let plane = Arc::new(DataPlane::connect(&process).map_err(|error| failed(error.into()))?);
@@ -239,7 +239,7 @@ pub(super) fn both_ways(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> 
 }
 
 /// What is at each port of a switch of the plan, the plan's first port first.
-fn ends(plan: &Plan, switch: usize) -> Vec<End> {
+fn ends(plan: &TreePlan, switch: usize) -> Vec<End> {
     let at = |peer: Option<SocketAddr>| {
         let worker =
             (0..plan.workers().len()).find(|rank| peer == Some(SocketAddr::V4(worker_address(*rank))));
@@ -247,12 +247,12 @@ fn ends(plan: &Plan, switch: usize) -> Vec<End> {
             return Some(End::Worker(rank));
         }
         let own = Some(SocketAddr::V4(switch_address(switch)));
-        let other =
-            (0..plan.places().len()).find(|other| peer == Some(SocketAddr::V4(switch_address(*other))))?;
-        let back = plan.places()[other].ports.iter().find(|attachment| attachment.peer == own)?;
+        let other = (0..plan.switch_plans().len())
+            .find(|other| peer == Some(SocketAddr::V4(switch_address(*other))))?;
+        let back = plan.switch_plans()[other].ports.iter().find(|attachment| attachment.peer == own)?;
         Some(End::Switch(other, back.port + 1))
     };
-    plan.places()[switch].ports.iter().filter_map(|attachment| at(attachment.peer)).collect()
+    plan.switch_plans()[switch].ports.iter().filter_map(|attachment| at(attachment.peer)).collect()
 }
 
 /// Takes the frames that come out of one switch to where they go.

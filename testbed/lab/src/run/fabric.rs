@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::tree::{Job, Plan};
+use netfold_controller::tree::{TreeJob, TreePlan};
 use netfold_io::PacketIo;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_switch::QueuesCounters;
@@ -108,7 +108,7 @@ pub(super) trait Keeper: Send {
 
 /// Running switches that hold no job yet.
 pub(super) struct Fabric {
-    pub(super) plan: Plan,
+    pub(super) plan: TreePlan,
     pub(super) drivers: Vec<Box<dyn SwitchDriver>>,
     /// The workers' ends of the links, by rank, faults included.
     pub(super) workers: Vec<Box<dyn PacketIo>>,
@@ -130,6 +130,6 @@ pub(super) fn faulty(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> Box
 }
 
 /// The only job of the run's switches.
-pub(super) fn job(config: &RunConfig) -> Job {
-    Job { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots }
+pub(super) fn job(config: &RunConfig) -> TreeJob {
+    TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots }
 }

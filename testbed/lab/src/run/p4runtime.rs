@@ -7,12 +7,12 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::thread::JoinHandle;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::tree::{Plan, Site};
+use netfold_controller::tree::{Site, TreePlan};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce;
 use netfold_p4::profile::Profile;
 use netfold_southbound::p4runtime::{
-    Client, ClientConfig, DeviceFormat, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
+    Client, ClientConfig, DeviceFormat, DriverConfig, P4RuntimeDriver, PeerPort, UdpControlPort,
 };
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig};
@@ -80,7 +80,8 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     };
     let sites: Vec<Site> = addresses.iter().map(site).collect();
     let (workers, own) = clients(config, &addresses)?;
-    let plan = Plan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
+    let plan =
+        TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
     let mut switches = Switches { drivers: Vec::new(), running: Vec::new() };
     for (index, io) in ios.into_iter().enumerate() {
         let address = addresses[index].ok_or(IoError::Unsupported("asking for its address"))?;
@@ -97,7 +98,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
 /// One switch, empty, its ports bound, and the driver that gives it the program.
 fn one(
     config: &RunConfig,
-    plan: &Plan,
+    plan: &TreePlan,
     index: usize,
     address: SocketAddr,
     profile: &Profile,
@@ -114,7 +115,7 @@ fn one(
     let control = UdpControlPort::connect(LOCAL, address).map_err(|error| failed(error.into()))?;
     let own = control.local_addr().map_err(|error| failed(error.into()))?;
     let mut ports: Vec<(u16, SocketAddr)> = vec![(CONTROL_PORT, own)];
-    ports.extend(plan.places()[index].ports.iter().filter_map(|at| Some((at.port + 1, at.peer?))));
+    ports.extend(plan.switch_plans()[index].ports.iter().filter_map(|at| Some((at.port + 1, at.peer?))));
     let peers = ports.clone();
     handle
         .call(move |core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer)))
@@ -125,7 +126,7 @@ fn one(
     running.server = Some(server);
     let neighbours = move |peer: SocketAddrV4| {
         let (port, _) = peers.iter().find(|(_, known)| *known == SocketAddr::V4(peer))?;
-        Some(Neighbour { port: *port, mac: 0 })
+        Some(PeerPort { port: *port, mac: 0 })
     };
     let mut driver = DriverConfig::new(profile.clone(), CONTROL_PORT, Box::new(neighbours));
     driver.device_format = DeviceFormat::Opaque;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use netfold_controller::tree::{Plan, Shape};
+use netfold_controller::tree::{TreePlan, Shape};
 
 /// Draws the tree: one line for each switch, indented by its depth, with its ranks.
 ///
@@ -11,7 +11,7 @@ use netfold_controller::tree::{Plan, Shape};
 /// +- switch 1: ranks 0-1
 /// `- switch 2: ranks 2-3
 /// ```
-pub fn picture(shape: &Shape, plan: &Plan) -> String {
+pub fn picture(shape: &Shape, plan: &TreePlan) -> String {
     let mut text = String::new();
     if let Some(root) = shape.root() {
         print(shape, plan, root, "", None, &mut text);
@@ -20,7 +20,7 @@ pub fn picture(shape: &Shape, plan: &Plan) -> String {
 }
 
 /// `last`: whether the switch is its parent's last; `None` at the root.
-fn print(shape: &Shape, plan: &Plan, switch: usize, indent: &str, last: Option<bool>, text: &mut String) {
+fn print(shape: &Shape, plan: &TreePlan, switch: usize, indent: &str, last: Option<bool>, text: &mut String) {
     let (branch, deeper) = match last {
         None => ("", ""),
         Some(false) => ("+- ", "|  "),

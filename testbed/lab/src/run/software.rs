@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use netfold_controller::tree::{Plan, Site};
+use netfold_controller::tree::{Site, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_embedded::{LocalDriver, PORTS_MAX};
 use netfold_io::shm::{Hub, Spoke};
@@ -73,7 +73,8 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
     let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
     let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
-    let plan = Plan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
+    let plan =
+        TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
     if carrier == Carrier::Rings {
         (ios, workers) = rings(config, &plan);
     }
@@ -81,7 +82,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
     let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::with_capacity(switches);
     for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
         let switch = Switch::new(pipeline, faulty(io, config, index as u64));
-        let switch = match (&config.uplink, plan.places()[index].node.parent) {
+        let switch = match (&config.uplink, plan.switch_plans()[index].node.parent) {
             (Some(uplink), Some(parent)) => {
                 let ports = [(parent.port, uplink.clone())].into();
                 let queues = QueueConfig { ports, seed: config.seed, ..QueueConfig::default() };
@@ -149,8 +150,8 @@ fn datagram_len_max(config: &RunConfig) -> usize {
 }
 
 /// Nodes of a mesh of rings: switches, then workers. A switch's links are its ports in the plan's order.
-fn rings(config: &RunConfig, plan: &Plan) -> (Vec<End>, Vec<End>) {
-    let switches = plan.places().len();
+fn rings(config: &RunConfig, plan: &TreePlan) -> (Vec<End>, Vec<End>) {
+    let switches = plan.switch_plans().len();
     let mut edges = Vec::new();
     // From the leaves up, a switch has all its children before its parent.
     for &switch in plan.order().iter().rev() {

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::tree::Plan;
+use netfold_controller::tree::TreePlan;
 use netfold_io::fault::Faults;
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo};
@@ -103,7 +103,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let namespaces = build(config, &plan)?;
     let mut processes = Vec::new();
     let mut drivers: Vec<SharedDriver> = Vec::new();
-    for (switch, place) in plan.places().iter().enumerate() {
+    for (switch, place) in plan.switch_plans().iter().enumerate() {
         let ports = place.ports.iter().map(|at| at.port + 1).chain([CONTROL_PORT]);
         let interfaces = ports.map(|port| (port, format!("p{port}"))).collect();
         let namespace = namespaces.name('s', switch);
@@ -124,7 +124,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         let udp = UdpConfig { gso: false, gro: false, datagram_len_max, ..UdpConfig::default() };
         let open = move || -> Result<UdpIo, IoError> { UdpIo::connect_from(own, switch, udp) };
         let io = within(&namespaces.name('w', rank), open)??;
-        workers.push(both_ways(Box::new(io), config, (plan.places().len() + rank) as u64));
+        workers.push(both_ways(Box::new(io), config, (plan.switch_plans().len() + rank) as u64));
     }
     let controls = drivers.iter().map(|driver| Box::new(driver.clone()) as Box<dyn SwitchDriver>).collect();
     let keeper = Box::new(Switches { drivers, processes, _namespaces: namespaces });
@@ -132,11 +132,11 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
 }
 
 /// Makes the namespaces and everything between them.
-fn build(config: &RunConfig, plan: &Plan) -> Result<NamespaceSet, CommandError> {
+fn build(config: &RunConfig, plan: &TreePlan) -> Result<NamespaceSet, CommandError> {
     let mut names = NamespaceSet::new();
     let mtu = OUTER_LEN - 14 + header::LEN + config.payload_bytes as usize;
     let mtu = mtu.max(1500);
-    for switch in 0..plan.places().len() {
+    for switch in 0..plan.switch_plans().len() {
         names.add('s', switch)?;
         let name = names.name('s', switch);
         command(&format!("ip link add ctl netns {name} type veth peer name p{CONTROL_PORT} netns {name}"))?;
@@ -155,7 +155,7 @@ fn build(config: &RunConfig, plan: &Plan) -> Result<NamespaceSet, CommandError> 
         let Some(above) = *above else { continue };
         let port_to = |at: usize, peer: usize| {
             let peer = Some(SocketAddr::V4(switch_address(peer)));
-            plan.places()[at]
+            plan.switch_plans()[at]
                 .ports
                 .iter()
                 .find(|attachment| attachment.peer == peer)

@@ -14,7 +14,7 @@ use netfold_p4::p4info::{counter_id, table_id};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::{self, EntityKind};
 use netfold_southbound::p4runtime::{
-    Client, ClientConfig, DeviceFormat, DriverConfig, ELECTION_ID, Neighbour, P4RuntimeDriver, P4RuntimeError,
+    Client, ClientConfig, DeviceFormat, DriverConfig, ELECTION_ID, P4RuntimeDriver, P4RuntimeError, PeerPort,
 };
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
@@ -54,9 +54,9 @@ fn worker(number: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, number), 4000 + u16::from(number))
 }
 
-fn neighbour(peer: SocketAddrV4) -> Option<Neighbour> {
+fn neighbour(peer: SocketAddrV4) -> Option<PeerPort> {
     let number = peer.ip().octets()[3];
-    (number < 32).then(|| Neighbour { port: number.into(), mac: mac(number) })
+    (number < 32).then(|| PeerPort { port: number.into(), mac: mac(number) })
 }
 
 fn config() -> DriverConfig {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use netfold_controller::driver::Held;
+use netfold_controller::driver::HeldEntity;
 use netfold_controller::topology::Tls;
 use netfold_controller::{DriverError, SwitchDriver};
 use netfold_lab::bmv2::{Bmv2, Bmv2Config, Bmv2Error, Bmv2Tls, DataPlane, compile, missing_tool};
@@ -14,7 +14,7 @@ use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
 use netfold_southbound::p4runtime::{
-    Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, Neighbour, Pipeline,
+    Attachment, Client, ClientConfig, DeviceFormat, ELECTION_ID, Managed, ManagedConfig, PeerPort, Pipeline,
     Repaired, SwitchEvent,
 };
 use netfold_testkit::directory::TemporaryDirectory;
@@ -47,9 +47,9 @@ fn worker(number: u8) -> SocketAddr {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, number), 4000 + u16::from(number)).into()
 }
 
-fn neighbour(peer: SocketAddrV4) -> Option<Neighbour> {
+fn neighbour(peer: SocketAddrV4) -> Option<PeerPort> {
     let number = peer.ip().octets()[3];
-    (number < 32).then(|| Neighbour { port: number.into(), mac: 0x0200_0000_0000 + u64::from(number) })
+    (number < 32).then(|| PeerPort { port: number.into(), mac: 0x0200_0000_0000 + u64::from(number) })
 }
 
 struct WatchedSwitch {
@@ -134,19 +134,19 @@ fn entries() -> Vec<TableEntry> {
 fn held() -> Vec<Held> {
     let replicas = [10, 11].map(|port| Replica { port, instance: port + 1 }).to_vec();
     vec![
-        Held::Port { port: 10, peer: worker(1) },
-        Held::Port { port: 11, peer: worker(2) },
-        Held::Group { group: GROUP, replicas },
-        Held::Entries(entries()),
+        HeldEntity::Port { port: 10, peer: worker(1) },
+        HeldEntity::Port { port: 11, peer: worker(2) },
+        HeldEntity::Group { group: GROUP, replicas },
+        HeldEntity::Entries(entries()),
     ]
 }
 
 fn admit(switch: &mut Managed) {
     for held in held() {
         match held {
-            Held::Port { port, peer } => switch.bind_port(port, peer).unwrap(),
-            Held::Group { group, replicas } => switch.set_group(group, &replicas).unwrap(),
-            Held::Entries(entries) => switch.insert(&entries).unwrap(),
+            HeldEntity::Port { port, peer } => switch.bind_port(port, peer).unwrap(),
+            HeldEntity::Group { group, replicas } => switch.set_group(group, &replicas).unwrap(),
+            HeldEntity::Entries(entries) => switch.insert(&entries).unwrap(),
         }
     }
 }

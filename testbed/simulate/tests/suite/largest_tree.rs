@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netfold_control::Mode;
 use netfold_controller::Limits;
-use netfold_controller::tree::{Job, Plan, Shape, Site};
+use netfold_controller::tree::{Shape, Site, TreeJob, TreePlan};
 use netfold_p4::allreduce::{self, job_entries, node_entries};
 use netfold_p4::interpret::{Interpreter, Send};
 use netfold_p4::profile::{Encapsulation, Profile};
@@ -60,7 +60,7 @@ enum End {
 
 struct Tree {
     switches: Vec<Interpreter>,
-    plan: Plan,
+    plan: TreePlan,
     /// What is at each port of each switch.
     ends: Vec<Vec<End>>,
     workers: Vec<(Worker, Tensor)>,
@@ -70,7 +70,7 @@ struct Tree {
     now: Instant,
 }
 
-fn plan(shape: &Shape) -> Plan {
+fn plan(shape: &Shape) -> TreePlan {
     let limits = Limits {
         slots: 2,
         lane_words: LANES as u32,
@@ -81,11 +81,12 @@ fn plan(shape: &Shape) -> Plan {
         bounded_loss: true,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
-    let job = Job { job: 9, epoch: 2, key: 77, slots: 2 };
-    Plan::new(job, shape, &vec![site; shape.above.len()], &vec![None; shape.workers.len()]).expect("it fits")
+    let job = TreeJob { job: 9, epoch: 2, key: 77, slots: 2 };
+    TreePlan::new(job, shape, &vec![site; shape.above.len()], &vec![None; shape.workers.len()])
+        .expect("it fits")
 }
 
-fn switches(plan: &Plan) -> Vec<Interpreter> {
+fn switches(plan: &TreePlan) -> Vec<Interpreter> {
     let profile = Profile {
         encapsulation: Encapsulation::Datagram,
         lane_words: LANES as u32,
@@ -95,7 +96,7 @@ fn switches(plan: &Plan) -> Vec<Interpreter> {
         ..Profile::hardware()
     };
     let program = Arc::new(allreduce::program(&profile).expect("a right profile"));
-    let switch = |place: &netfold_controller::tree::Place| {
+    let switch = |place: &netfold_controller::tree::SwitchPlan| {
         let mut switch = Interpreter::new(Arc::clone(&program)).expect("a valid program");
         let children = place.children.iter().flat_map(|child| job_entries(&place.node, child));
         for entry in node_entries(&place.node).into_iter().chain(children) {
@@ -103,7 +104,7 @@ fn switches(plan: &Plan) -> Vec<Interpreter> {
         }
         switch
     };
-    plan.places().iter().map(switch).collect()
+    plan.switch_plans().iter().map(switch).collect()
 }
 
 /// Switches below come first among a switch's ports, then ranks, then the switch above.
@@ -126,7 +127,7 @@ fn ends(shape: &Shape) -> Vec<Vec<End>> {
     ends
 }
 
-fn workers(plan: &Plan) -> Vec<(Worker, Tensor)> {
+fn workers(plan: &TreePlan) -> Vec<(Worker, Tensor)> {
     let sum = |chunk, at| (0..WORLD_MAX).fold(0_i32, |sum, rank| sum.wrapping_add(lane(rank, chunk, at)));
     let expected: Arc<Vec<Vec<i32>>> =
         Arc::new((0..CHUNKS).map(|chunk| (0..LANES).map(|at| sum(chunk, at)).collect()).collect());
@@ -183,7 +184,7 @@ impl Tree {
                         Send::Drop => vec![],
                         Send::Unicast(port) => vec![port],
                         Send::Multicast(number) => {
-                            let groups = &self.plan.places()[switch].groups;
+                            let groups = &self.plan.switch_plans()[switch].groups;
                             let group =
                                 groups.iter().find(|group| group.group == number).expect("of the plan");
                             group.replicas.iter().map(|replica| replica.port).collect()

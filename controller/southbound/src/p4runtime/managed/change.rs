@@ -7,7 +7,7 @@ use netfold_p4_runtime::v1::{self, EntityKind, UpdateType};
 
 use super::super::driver::refused;
 use super::super::error::P4RuntimeError;
-use super::super::places::{Attachment, PortProblem};
+use super::super::peers::{Attachment, PortError};
 use super::super::state::{Key, group_entity, update};
 use super::desired::{Bound, port_error};
 use super::keeper::{Failure, Keeper, describe};
@@ -28,7 +28,7 @@ impl Keeper {
             None => ports::attach(&session.remote, peer).await?,
         };
         if at.port == self.desired.cpu_port {
-            return Err(port_error(port, PortProblem::Reserved(at.port)).into());
+            return Err(port_error(port, PortError::Reserved(at.port)).into());
         }
         self.desired.ports.insert(port, Bound { peer, at: Some(at) });
         Ok(())

@@ -8,17 +8,17 @@ use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info::table_id;
 use netfold_wire::Kind;
 
-use super::super::driver::Neighbour;
-use super::super::places::PortProblem;
+use super::super::driver::PeerPort;
+use super::super::peers::PortError;
 use super::super::state::{Key, State};
-use netfold_controller::driver::{DriverError, Held};
+use netfold_controller::driver::{DriverError, HeldEntity};
 
 /// A peer at a port of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) peer: SocketAddr,
     /// Unknown until the switch has reported the port that it assigned to the peer.
-    pub(crate) at: Option<Neighbour>,
+    pub(crate) at: Option<PeerPort>,
 }
 
 /// Everything asked for and not taken back, by the control plane's ports.
@@ -34,7 +34,7 @@ pub(crate) struct Desired {
 
 impl Desired {
     /// `from` as in the field.
-    pub(crate) fn new(from: Option<Address>, cpu_port: u16, held: Vec<Held>) -> Self {
+    pub(crate) fn new(from: Option<Address>, cpu_port: u16, held: Vec<HeldEntity>) -> Self {
         let mut desired = Self {
             from,
             cpu_port,
@@ -44,9 +44,9 @@ impl Desired {
         };
         for held in held {
             match held {
-                Held::Port { port, peer } => drop(desired.ports.insert(port, Bound { peer, at: None })),
-                Held::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
-                Held::Entries(entries) => {
+                HeldEntity::Port { port, peer } => drop(desired.ports.insert(port, Bound { peer, at: None })),
+                HeldEntity::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
+                HeldEntity::Entries(entries) => {
                     desired.entries.extend(entries.into_iter().map(|entry| (Key::of(&entry), entry)));
                 }
             }
@@ -63,7 +63,7 @@ impl Desired {
         for port in named {
             let port = u16::try_from(port).map_err(|_| EntryError::Field(id::key::PORT))?;
             if !self.ports.contains_key(&port) {
-                return Err(port_error(port, PortProblem::Unbound));
+                return Err(port_error(port, PortError::Unbound));
             }
         }
         self.groups.iter().try_for_each(|(group, replicas)| self.check_group(*group, replicas))
@@ -83,9 +83,9 @@ impl Desired {
         }
     }
 
-    fn at(&self, port: u16) -> Result<(SocketAddr, Neighbour), DriverError> {
+    fn at(&self, port: u16) -> Result<(SocketAddr, PeerPort), DriverError> {
         let bound = self.ports.get(&port).and_then(|bound| Some((bound.peer, bound.at?)));
-        bound.ok_or_else(|| port_error(port, PortProblem::Unbound))
+        bound.ok_or_else(|| port_error(port, PortError::Unbound))
     }
 
     /// An entry with the switch's port in place of the control plane's.
@@ -148,6 +148,6 @@ impl Desired {
     }
 }
 
-pub(crate) fn port_error(port: u16, problem: PortProblem) -> DriverError {
+pub(crate) fn port_error(port: u16, problem: PortError) -> DriverError {
     DriverError::Port { port, source: Box::new(problem) }
 }

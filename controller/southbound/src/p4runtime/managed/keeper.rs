@@ -16,13 +16,13 @@ use netfold_p4_runtime::v1::UpdateType;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::super::call::{Reach, Remote, chain};
-use super::super::driver::{Neighbour, refused};
+use super::super::call::{Remote, RemoteAddress, chain};
+use super::super::driver::{PeerPort, refused};
 use super::super::error::P4RuntimeError;
+use super::super::peers::{Attachment, PortError};
 use super::super::pipeline::Pipeline;
-use super::super::places::{Attachment, PortProblem};
 use super::super::state::{Changes, Observed, group_entity, update};
-use super::super::stream::{Standing, Stream};
+use super::super::stream::{Arbitration, Stream};
 use super::call::{Answer, Call, Reply, Request};
 use super::desired::{Bound, Desired, port_error};
 use super::ports::{self, Description};
@@ -47,7 +47,7 @@ pub(super) struct Keeper {
     listener: Listener,
     backoff: Backoff,
     /// The reason that was reported last.
-    told_down: Option<String>,
+    reported_down: Option<String>,
     /// Groups whose last change failed. Some switches forget half of such a group and say that they have all of it.
     pub(super) doubtful: BTreeSet<u16>,
 }
@@ -117,7 +117,7 @@ impl Keeper {
             shared,
             calls,
             listener,
-            told_down: None,
+            reported_down: None,
             doubtful: BTreeSet::new(),
         };
         let bound: Vec<(u16, SocketAddr)> =
@@ -135,17 +135,17 @@ impl Keeper {
     }
 
     /// Where a peer is, as far as that is known without asking the switch.
-    pub(super) fn known(&self, port: u16, peer: SocketAddr) -> Result<Option<Neighbour>, DriverError> {
+    pub(super) fn known(&self, port: u16, peer: SocketAddr) -> Result<Option<PeerPort>, DriverError> {
         if port >= self.limits.ports_max {
-            return Err(port_error(port, PortProblem::Number));
+            return Err(port_error(port, PortError::Number));
         }
         let Attachment::Known(places) = &self.config.attachment else { return Ok(None) };
         let SocketAddr::V4(peer) = peer else {
-            return Err(port_error(port, PortProblem::NotIpv4(peer)));
+            return Err(port_error(port, PortError::NotIpv4(peer)));
         };
-        let at = places.find(peer).ok_or_else(|| port_error(port, PortProblem::Unknown(peer)))?;
+        let at = places.find(peer).ok_or_else(|| port_error(port, PortError::Unknown(peer)))?;
         if at.port == 0 || at.port == self.desired.cpu_port {
-            return Err(port_error(port, PortProblem::Reserved(at.port)));
+            return Err(port_error(port, PortError::Reserved(at.port)));
         }
         Ok(Some(at))
     }
@@ -179,13 +179,13 @@ impl Keeper {
     /// Goes along with the elections of one stream. Returns why the connection is of no more use.
     async fn attend(&mut self, session: &mut Session) -> String {
         loop {
-            match session.stream.standing() {
-                Standing::Primary => {
+            match session.stream.arbitration() {
+                Arbitration::Primary => {
                     if let Err(reason) = self.serve(session).await {
                         return reason;
                     }
                 }
-                Standing::Backup { highest } => {
+                Arbitration::Backup { highest } => {
                     let switch = self.shared.name.clone();
                     let ours = session.stream.election_id();
                     self.down(P4RuntimeError::NotPrimary { switch, ours, highest }.to_string());
@@ -194,15 +194,15 @@ impl Keeper {
                         return String::new();
                     }
                 }
-                Standing::Vacant { highest } => {
+                Arbitration::Vacant { highest } => {
                     self.down("no controller is in charge".into());
                     let bid = session.stream.election_id().max(highest.saturating_add(1));
                     if let Err(error) = session.stream.bid_again(&session.remote, bid).await {
                         return chain(&error);
                     }
                 }
-                Standing::Ended { message, .. } => return format!("the stream has ended: {message}"),
-                Standing::Unknown => session.stream.changed().await,
+                Arbitration::Ended { message, .. } => return format!("the stream has ended: {message}"),
+                Arbitration::Unknown => session.stream.changed().await,
             }
         }
     }
@@ -222,13 +222,13 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = session.stream.changed() => {
-                    if session.stream.standing() != Standing::Primary {
+                    if session.stream.arbitration() != Arbitration::Primary {
                         return Ok(());
                     }
                 }
                 call = self.calls.recv() => {
-                    // Dropping the last handle stops this thread.
-                    let Some(call) = call else { return Err("its last handle was dropped".into()) };
+                    // Whoever drops the last handle stops this thread.
+                    let Some(call) = call else { return Err("nobody uses it".into()) };
                     self.answer(session, call).await?;
                 }
                 _ = resyncs.tick() => {
@@ -266,7 +266,7 @@ impl Keeper {
         self.config.boot.clone_from(&described.boot);
         let repaired = self.reconcile(session, Some(observed)).await?;
         let (limits, numerics) = (self.limits, self.pipeline.profile.numerics);
-        self.told_down = None;
+        self.reported_down = None;
         let up = SwitchEvent::Up { fresh, limits, numerics, boot: described.boot, data: described.data };
         (self.listener)(up);
         if !fresh && !repaired.is_nothing() {
@@ -278,8 +278,8 @@ impl Keeper {
 
     fn down(&mut self, reason: String) {
         *self.shared.phase() = Phase::Down(reason.clone());
-        if self.told_down.as_ref() != Some(&reason) {
-            self.told_down = Some(reason.clone());
+        if self.reported_down.as_ref() != Some(&reason) {
+            self.reported_down = Some(reason.clone());
             (self.listener)(SwitchEvent::Down { reason });
         }
     }
@@ -421,7 +421,7 @@ fn misfit(error: P4RuntimeError) -> P4RuntimeError {
 
 /// Connects and bids.
 async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4RuntimeError> {
-    let reach = Reach {
+    let address = RemoteAddress {
         switch: shared.name.clone(),
         device_id: config.device_id,
         address: &config.address,
@@ -429,7 +429,7 @@ async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4R
         connect_within: config.connect_within,
         within: config.call_within,
     };
-    let remote = Remote::connect_once(reach).await?;
+    let remote = Remote::connect_once(address).await?;
     let stream = Stream::enter(&remote, config.election_id, Arc::clone(&shared.line)).await?;
     Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
 }

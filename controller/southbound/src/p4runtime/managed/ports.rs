@@ -9,7 +9,7 @@ use netfold_p4_runtime::ports::{
 };
 
 use super::super::call::Remote;
-use super::super::driver::Neighbour;
+use super::super::driver::PeerPort;
 use super::super::error::P4RuntimeError;
 
 /// What a switch says of itself; nothing, if it has no such service.
@@ -45,11 +45,11 @@ impl Description {
 }
 
 /// Makes a port of a peer.
-pub(super) async fn attach(remote: &Remote, peer: SocketAddr) -> Result<Neighbour, P4RuntimeError> {
+pub(super) async fn attach(remote: &Remote, peer: SocketAddr) -> Result<PeerPort, P4RuntimeError> {
     let answer = remote.ports(AttachRequest { peer: peer.to_string() }).await?;
     let port = u16::try_from(answer.port).ok().filter(|port| *port != 0);
     let port = port.ok_or_else(|| remote.malformed_port())?;
-    Ok(Neighbour { port, mac: 0 })
+    Ok(PeerPort { port, mac: 0 })
 }
 
 /// Takes a peer's port away.
@@ -58,10 +58,10 @@ pub(super) async fn detach(remote: &Remote, peer: SocketAddr) -> Result<(), P4Ru
 }
 
 /// The ports that can be taken away and those that cannot, by peer.
-pub(super) async fn list(remote: &Remote) -> Result<BTreeMap<SocketAddr, (Neighbour, bool)>, P4RuntimeError> {
+pub(super) async fn list(remote: &Remote) -> Result<BTreeMap<SocketAddr, (PeerPort, bool)>, P4RuntimeError> {
     let answer = remote.ports(ListRequest {}).await?;
     let port = |port: netfold_p4_runtime::ports::Port| {
-        let at = Neighbour { port: u16::try_from(port.port).ok()?, mac: 0 };
+        let at = PeerPort { port: u16::try_from(port.port).ok()?, mac: 0 };
         Some((port.peer.parse().ok()?, (at, port.fixed)))
     };
     Ok(answer.ports.into_iter().filter_map(port).collect())

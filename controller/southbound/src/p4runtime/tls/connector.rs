@@ -23,7 +23,7 @@ use netfold_controller::topology::Tls;
 const ALERT: [u8; 2] = [0x15, 0x03];
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Connecting = Pin<Box<dyn Future<Output = Result<TokioIo<Line>, BoxError>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<TokioIo<Connection>, BoxError>> + Send>>;
 
 /// The TLS error of a switch's connection, if there is one. It is kept until the switch sends data, since the client reconnects
 /// before a caller asks why the last connection broke.
@@ -92,30 +92,30 @@ impl Connector {
         Ok(Box::new(self.http.call(uri).await?.into_inner()))
     }
 
-    async fn open(mut self, uri: Uri) -> Result<Line, BoxError> {
+    async fn open(mut self, uri: Uri) -> Result<Connection, BoxError> {
         let fault = self.fault.clone();
-        let record = |error: TlsError| {
+        let told = |error: TlsError| {
             fault.set(Some(error.clone()));
             error
         };
         let Some(tls) = self.tls.clone() else {
             let bytes = self.reach(uri).await?;
-            return Ok(Line { bytes, watch: Watch::Plain(Vec::new()), fault, broken: None });
+            return Ok(Connection { bytes, watch: Watch::Plain(Vec::new()), fault, broken: None });
         };
-        let secured = load(&tls, &self.address).map_err(record)?;
+        let secured = load(&tls, &self.address).map_err(told)?;
         let bytes = self.reach(uri).await?;
         // Lets a caller whose wait times out report an unfinished handshake.
         fault.set_shaking(true);
         let circumstances = Circumstances::of(&secured);
         let shaken = TlsConnector::from(secured.config).connect(secured.name, bytes).await;
-        let bytes = Box::new(shaken.map_err(|error| record(circumstances.of_handshake(error)))?);
+        let bytes = Box::new(shaken.map_err(|error| told(circumstances.of_handshake(error)))?);
         fault.set_shaking(false);
-        Ok(Line { bytes, watch: Watch::Secured(Box::new(circumstances)), fault, broken: None })
+        Ok(Connection { bytes, watch: Watch::Secured(Box::new(circumstances)), fault, broken: None })
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Line>;
+    type Response = TokioIo<Connection>;
     type Error = BoxError;
     type Future = Connecting;
 
@@ -145,7 +145,7 @@ enum Watch {
 }
 
 /// A connection that records its TLS error before a caller sees the failure.
-pub(in super::super) struct Line {
+pub(in super::super) struct Connection {
     bytes: Box<dyn Bytes>,
     watch: Watch,
     fault: Fault,
@@ -153,7 +153,7 @@ pub(in super::super) struct Line {
     broken: Option<io::Error>,
 }
 
-impl Line {
+impl Connection {
     fn saw(&mut self, read: &[u8]) {
         let fault = match &mut self.watch {
             Watch::Secured(_) if !read.is_empty() => None,
@@ -173,8 +173,8 @@ impl Line {
     /// The connection has failed, or was ended.
     fn failed(&mut self, error: Option<&io::Error>) {
         let Watch::Secured(circumstances) = &self.watch else { return };
-        let reported = error.and_then(|error| circumstances.of_established(error));
-        if let Some(fault) = reported.or_else(|| circumstances.of_silence()) {
+        let told = error.and_then(|error| circumstances.of_established(error));
+        if let Some(fault) = told.or_else(|| circumstances.of_silence()) {
             self.fault.set(Some(fault));
             self.watch = Watch::Over;
         }
@@ -217,7 +217,7 @@ impl Line {
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let line = self.get_mut();
         let before = buf.filled().len();
@@ -232,7 +232,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().write(cx, |bytes, cx| bytes.poll_write(cx, buf))
     }

@@ -2,14 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use netfold_controller::tree::{Job, Plan, Shape, Site};
+use netfold_controller::tree::{Shape, Site, TreeJob, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_p4::allreduce::{self, Address};
 use netfold_p4::profile::Profile;
 use netfold_p4::transit;
 use netfold_southbound::p4runtime::{
-    Client, ClientConfig, DriverConfig, Neighbour, P4RuntimeDriver, UdpControlPort,
+    Client, ClientConfig, DriverConfig, P4RuntimeDriver, PeerPort, UdpControlPort,
 };
 use netfold_wire::{UDP_PORT, header};
 
@@ -34,7 +34,7 @@ const HELD_BYTES: u32 = 4 << 20;
 pub(super) struct Fabric {
     /// That of the switch that folds: the plan has no other.
     pub(super) drivers: Vec<Box<dyn SwitchDriver>>,
-    pub(super) plan: Plan,
+    pub(super) plan: TreePlan,
     _racks: Vec<P4RuntimeDriver>,
     _processes: Vec<Bmv2>,
     namespaces: NamespaceSet,
@@ -106,7 +106,7 @@ impl Fabric {
 }
 
 /// The job at the switch that folds. Ranks of a rack come in by one port of it, and have one each in the plan.
-fn plan(config: &TrimConfig, profile: &Profile) -> Result<Plan, RunError> {
+fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
     let limits = Limits {
         slots: profile.slots,
         lane_words: profile.lane_words,
@@ -121,8 +121,8 @@ fn plan(config: &TrimConfig, profile: &Profile) -> Result<Plan, RunError> {
     let world = config.racks * config.ranks;
     let shape = Shape { above: vec![None], workers: vec![FOLD; world] };
     let ranks: Vec<_> = (0..world).map(|rank| Some(SocketAddr::V4(rank_address(rank)))).collect();
-    let job = Job { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots * u32::from(CLASSES) };
-    Ok(Plan::new(job, &shape, &[site], &ranks)?)
+    let job = TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots * u32::from(CLASSES) };
+    Ok(TreePlan::new(job, &shape, &[site], &ranks)?)
 }
 
 /// Namespaces, and pairs of interfaces between them; what leaves a rack for the switch that folds is held to the link's rate.
@@ -184,7 +184,7 @@ fn start(
     let ranks = config.ranks;
     let neighbours = move |peer: SocketAddrV4| {
         let rank = (0..RANKS_EVER).find(|rank| rank_address(*rank) == peer)?;
-        Some(Neighbour { port: (rank / ranks) as u16 + 1, mac: mac(*peer.ip()) })
+        Some(PeerPort { port: (rank / ranks) as u16 + 1, mac: mac(*peer.ip()) })
     };
     let own = switch_address(switch);
     let mut driver = DriverConfig::new(profile.clone(), CONTROL_PORT, Box::new(neighbours));

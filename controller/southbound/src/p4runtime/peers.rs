@@ -2,17 +2,17 @@
 
 use std::net::{SocketAddr, SocketAddrV4};
 
-use super::driver::Neighbour;
+use super::driver::PeerPort;
 use netfold_controller::topology::Prefix;
 
 /// Knows where the peers of one switch are, without asking the switch.
-pub trait Places: Send {
+pub trait PeerPorts: Send {
     /// Where a peer is attached, or the next hop to it; `None` when that is not known.
-    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour>;
+    fn find(&self, peer: SocketAddrV4) -> Option<PeerPort>;
 }
 
-impl<F: Fn(SocketAddrV4) -> Option<Neighbour> + Send> Places for F {
-    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour> {
+impl<F: Fn(SocketAddrV4) -> Option<PeerPort> + Send> PeerPorts for F {
+    fn find(&self, peer: SocketAddrV4) -> Option<PeerPort> {
         self(peer)
     }
 }
@@ -20,7 +20,7 @@ impl<F: Fn(SocketAddrV4) -> Option<Neighbour> + Send> Places for F {
 /// How a switch gets to its peers.
 pub enum Attachment {
     /// Every peer is at a port that is known beforehand.
-    Known(Box<dyn Places>),
+    Known(Box<dyn PeerPorts>),
     /// The switch assigns a port to every peer that is announced through the service `netfold.switch.v1.Ports` beside
     /// P4Runtime: Netfold's own switch, whose links are UDP.
     Attached,
@@ -28,11 +28,11 @@ pub enum Attachment {
 
 /// Peers by address. The longest prefix wins, and of equal ones the last that was entered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Neighbourhood {
-    ranges: Vec<(Prefix, Neighbour)>,
+pub struct PeerTable {
+    ranges: Vec<(Prefix, PeerPort)>,
 }
 
-impl Neighbourhood {
+impl PeerTable {
     /// Without peers.
     pub fn new() -> Self {
         Self::default()
@@ -40,15 +40,15 @@ impl Neighbourhood {
 
     /// Everybody with such an address is at this place.
     #[must_use]
-    pub fn with(mut self, prefix: Prefix, place: Neighbour) -> Self {
+    pub fn with(mut self, prefix: Prefix, place: PeerPort) -> Self {
         self.ranges.push((prefix, place));
         self
     }
 }
 
-impl Places for Neighbourhood {
-    fn find(&self, peer: SocketAddrV4) -> Option<Neighbour> {
-        let within = |(prefix, _): &&(Prefix, Neighbour)| prefix.contains((*peer.ip()).into());
+impl PeerPorts for PeerTable {
+    fn find(&self, peer: SocketAddrV4) -> Option<PeerPort> {
+        let within = |(prefix, _): &&(Prefix, PeerPort)| prefix.contains((*peer.ip()).into());
         let found = self.ranges.iter().filter(within).max_by_key(|(prefix, _)| prefix.len());
         found.map(|(_, place)| *place)
     }
@@ -56,7 +56,7 @@ impl Places for Neighbourhood {
 
 /// Why a port cannot be bound.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PortProblem {
+pub(crate) enum PortError {
     #[error("no peer is bound to it")]
     Unbound,
     #[error("the switch takes no port of that number")]
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_wins() {
-        let place = |port| Neighbour { port, mac: u64::from(port) };
-        let places = Neighbourhood::new()
+        let place = |port| PeerPort { port, mac: u64::from(port) };
+        let places = PeerTable::new()
             .with("10.1.0.0/16".parse().unwrap(), place(1))
             .with("10.1.2.3".parse().unwrap(), place(2))
             .with(Prefix::everything(false), place(3));
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(at([10, 1, 9, 9]), Some(1));
         assert_eq!(at([10, 1, 2, 3]), Some(2));
         assert_eq!(at([192, 168, 0, 1]), Some(3));
-        assert_eq!(Neighbourhood::new().find(SocketAddrV4::new([127, 0, 0, 1].into(), 1)), None);
+        assert_eq!(PeerTable::new().find(SocketAddrV4::new([127, 0, 0, 1].into(), 1)), None);
     }
 }

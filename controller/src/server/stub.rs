@@ -1,16 +1,16 @@
 //! A control plane without workers and switches, behind the same handle: for servers of operators and programs, and their
 //! tests.
 
-use super::control::{ASKS, Ask, Control, OCCURRENCES};
+use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX};
 use crate::command::{Command, CommandError, Proof};
 use crate::record::JobName;
-use crate::view::{JobView, Occurrence, Snapshot, SnapshotScope};
+use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
 
 /// What a hub answers, without the hub. Called on one task, in order.
-pub trait StandIn: Send {
+pub trait ControlStub: Send {
     /// One moment.
     fn snapshot(&self, scope: SnapshotScope) -> Snapshot;
 
@@ -24,26 +24,26 @@ pub trait StandIn: Send {
     ///
     /// # Errors
     /// [`CommandError`]; nothing has changed.
-    fn execute(&mut self, command: Command) -> Result<Vec<Occurrence>, CommandError>;
+    fn execute(&mut self, command: Command) -> Result<Vec<ControllerEvent>, CommandError>;
 }
 
 impl Control {
     /// A handle to a stand-in, and the task that answers for it until the last handle is dropped.
-    pub fn of(mut plane: impl StandIn + 'static) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (asks, mut asked) = mpsc::channel(ASKS);
-        let (occurrences, _) = broadcast::channel(OCCURRENCES);
-        let watchers = occurrences.clone();
+    pub fn of(mut plane: impl ControlStub + 'static) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (requests, mut asked) = mpsc::channel(REQUESTS_MAX);
+        let (events, _) = broadcast::channel(EVENTS_MAX);
+        let told = events.clone();
         let task = async move {
-            while let Some(ask) = asked.recv().await {
+            while let Some(request) = asked.recv().await {
                 // The requester may have been dropped.
-                match ask {
-                    Ask::Snapshot(scope, answer) => drop(answer.send(plane.snapshot(scope))),
-                    Ask::Job(name, answer) => drop(answer.send(plane.job(&name))),
-                    Ask::Verify(proof, answer) => drop(answer.send(plane.verify(&proof))),
-                    Ask::Execute(command, answer) => {
+                match request {
+                    ControlRequest::Snapshot(scope, answer) => drop(answer.send(plane.snapshot(scope))),
+                    ControlRequest::Job(name, answer) => drop(answer.send(plane.job(&name))),
+                    ControlRequest::Verify(proof, answer) => drop(answer.send(plane.verify(&proof))),
+                    ControlRequest::Execute(command, answer) => {
                         let outcome = plane.execute(command).map(|happened| {
-                            for occurrence in happened {
-                                let _ = watchers.send(Arc::new(occurrence));
+                            for event in happened {
+                                let _ = told.send(Arc::new(event));
                             }
                         });
                         let _ = answer.send(outcome);
@@ -51,6 +51,6 @@ impl Control {
                 }
             }
         };
-        (Self { asks, occurrences }, task)
+        (Self { requests, events }, task)
     }
 }

@@ -1,10 +1,12 @@
 //! What is kept over a restart, and what is made of it afterwards.
 
 use super::{Coordinator, Named, Output};
-use crate::driver::Held;
-use crate::executor::Task;
-use crate::jobs::{Active, JobEvent, Phase, Presence, TreeName};
-use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, Kept, PlaceRecord, SwitchRecord};
+use crate::driver::HeldEntity;
+use crate::executor::SwitchTask;
+use crate::jobs::{ActiveTree, JobEvent, Presence, TreeName, TreePhase};
+use crate::record::{
+    Change, JobName, JobRecord, JobSpec, JobState, PlaceRecord, StoredRecords, SwitchRecord,
+};
 use crate::timers::Timer;
 use crate::tree::Installed;
 use netfold_control::Refusal;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 
 impl Coordinator {
     /// Restores what was kept: jobs that ran continue and wait for their workers; incomplete changes are undone.
-    pub(super) fn restore(&mut self, kept: Kept) {
+    pub(super) fn restore(&mut self, kept: StoredRecords) {
         self.fleet.raise_epoch(kept.epoch_next);
         self.tenants = kept.tenants;
         self.jobs = kept.jobs;
@@ -64,10 +66,10 @@ impl Coordinator {
         }
         let awaited = (0..record.spec.world).filter(|rank| !left.contains(rank));
         let away = Presence::Away(self.config.resume);
-        let active = Active {
+        let active = ActiveTree {
             name: TreeName { name, tree: record.tree },
             spec: record.spec,
-            phase: Phase::Running,
+            phase: TreePhase::Running,
             placement: Arc::clone(&placement),
             ranges,
             movable: record.movable,
@@ -82,13 +84,13 @@ impl Coordinator {
         self.names.insert(active.name.clone(), Named::Active(number));
         self.active.insert(number, active);
         self.timers.arm(self.config.resume, Timer::Away(number));
-        self.task(Task::Adopt { placement, first_chunk, left: record.left });
+        self.task(SwitchTask::Adopt { placement, first_chunk, left: record.left });
     }
 
     /// What each switch of the fleet is to hold for the jobs that run, in the order in which it was done.
-    pub fn holdings(&self) -> Vec<Vec<Held>> {
+    pub fn holdings(&self) -> Vec<Vec<HeldEntity>> {
         let mut all = vec![Vec::new(); self.fleet.len()];
-        for job in self.active.values().filter(|job| job.phase == Phase::Running) {
+        for job in self.active.values().filter(|job| job.phase == TreePhase::Running) {
             let left: Vec<u16> = job.left.iter().copied().collect();
             let installed = Installed::assume(&job.placement.plan, job.first_chunk.unwrap_or(0), &left);
             for done in installed.held() {
@@ -101,26 +103,26 @@ impl Coordinator {
     /// Has a change kept, where anything is.
     pub(super) fn keep(&mut self, change: Change) {
         if !self.config.grace.is_zero() {
-            self.outputs.push_back(Output::Keep(change));
+            self.outputs.push_back(Output::Persist(change));
         }
     }
 
     /// Has a place kept as it is now.
-    pub(super) fn keep_place(&mut self, job: u16) {
+    pub(super) fn persist_place(&mut self, job: u16) {
         if self.config.grace.is_zero() {
             return;
         }
         let Some(active) = self.active.get(&job) else { return };
         let names = active.placement.switches.iter().map(|switch| self.fleet.info(*switch).name.clone());
         let record = active.record(names.collect());
-        if active.phase == Phase::Installing {
+        if active.phase == TreePhase::Installing {
             self.keep(Change::EpochNext(self.fleet.epoch_next()));
         }
         self.keep(Change::Place(Box::new(record)));
     }
 
     /// Has a switch kept as it is now.
-    pub(super) fn keep_switch(&mut self, switch: usize) {
+    pub(super) fn persist_switch(&mut self, switch: usize) {
         let name = self.fleet.info(switch).name.clone();
         let boot = self.boots.get(&switch).cloned().flatten();
         self.keep(Change::Switch(SwitchRecord { name, drained: self.fleet.is_drained(switch), boot }));
@@ -131,7 +133,7 @@ impl Coordinator {
         (0..self.fleet.len()).map(|switch| self.boots.get(&switch).cloned().flatten()).collect()
     }
 
-    pub(super) fn keep_released(&mut self, job: u16) {
+    pub(super) fn persist_released(&mut self, job: u16) {
         self.keep(Change::PlaceGone(job));
     }
 

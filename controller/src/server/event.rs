@@ -2,11 +2,11 @@
 
 use crate::jobs::{EndReason, JobEvent};
 use crate::record::JobName;
-use crate::view::Occurrence;
+use crate::view::ControllerEvent;
 
 /// An event, with its number and the Unix time in milliseconds.
-pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrence {
-    let mut seen = Occurrence {
+pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> ControllerEvent {
+    let mut seen = ControllerEvent {
         number,
         at_ms,
         kind: "",
@@ -74,7 +74,7 @@ pub(super) fn occurrence(number: u64, at_ms: u64, event: &JobEvent) -> Occurrenc
     seen
 }
 
-fn switch(seen: &mut Occurrence, event: &JobEvent) {
+fn switch(seen: &mut ControllerEvent, event: &JobEvent) {
     match event {
         JobEvent::SwitchUp { switch, fresh } => {
             (seen.kind, seen.switch) = ("switch_up", Some(switch.clone()));

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
-use crate::jobs::{Active, Forming, Presence};
+use crate::jobs::{ActiveTree, FormingTree, Presence};
 use crate::record::{JobName, JobRecord, JobState};
 use crate::view::SnapshotScope;
 use crate::view::{
@@ -19,16 +19,16 @@ impl Coordinator {
         }
         Snapshot {
             taken_ms: self.config.unix_s * 1000 + self.now.as_millis() as u64,
-            tenants: self.tenants.keys().filter_map(|name| self.look_at_tenant(name)).collect(),
-            jobs: names.into_iter().filter_map(|name| self.look_at_job(name)).collect(),
-            switches: (0..self.fleet.len()).map(|switch| self.look_at_switch(switch)).collect(),
-            links: self.look_at_links(),
+            tenants: self.tenants.keys().filter_map(|name| self.view_tenant(name)).collect(),
+            jobs: names.into_iter().filter_map(|name| self.view_job(name)).collect(),
+            switches: (0..self.fleet.len()).map(|switch| self.view_switch(switch)).collect(),
+            links: self.view_links(),
             sessions: self.sessions.len() as u32,
             epoch_next: self.fleet.epoch_next(),
         }
     }
 
-    fn look_at_tenant(&self, name: &str) -> Option<TenantView> {
+    fn view_tenant(&self, name: &str) -> Option<TenantView> {
         let record = self.tenants.get(name)?;
         Some(TenantView {
             name: name.to_owned(),
@@ -41,8 +41,8 @@ impl Coordinator {
     }
 
     /// One job, if it forms, runs or is remembered.
-    pub fn look_at_job(&self, name: &JobName) -> Option<JobView> {
-        let trees: Vec<TreeView> = self.trees_of(name).map(|(_, named)| self.look_at_tree(named)).collect();
+    pub fn view_job(&self, name: &JobName) -> Option<JobView> {
+        let trees: Vec<TreeView> = self.trees_of(name).map(|(_, named)| self.view_tree(named)).collect();
         let alive = self.trees_of(name).next().map(|(_, named)| match named {
             Named::Forming(formation) => self.forming[&formation].spec,
             Named::Active(job) => self.active[&job].spec,
@@ -73,14 +73,14 @@ impl Coordinator {
         })
     }
 
-    fn look_at_tree(&self, named: Named) -> TreeView {
+    fn view_tree(&self, named: Named) -> TreeView {
         match named {
-            Named::Forming(formation) => self.look_at_forming(&self.forming[&formation]),
-            Named::Active(job) => self.look_at_active(&self.active[&job]),
+            Named::Forming(formation) => self.view_forming(&self.forming[&formation]),
+            Named::Active(job) => self.view_active(&self.active[&job]),
         }
     }
 
-    fn look_at_forming(&self, job: &Forming) -> TreeView {
+    fn view_forming(&self, job: &FormingTree) -> TreeView {
         let member = |(rank, id): (&u16, &super::SessionId)| {
             let endpoint = self.sessions.get(id)?.endpoint?;
             Some(MemberView { rank: *rank, endpoint, switch: None, state: "here" })
@@ -96,7 +96,7 @@ impl Coordinator {
         }
     }
 
-    fn look_at_active(&self, job: &Active) -> TreeView {
+    fn view_active(&self, job: &ActiveTree) -> TreeView {
         let placement = &job.placement;
         let name = |at: usize| self.fleet.info(placement.switches[at]).name.clone();
         let place = |&at: &usize| PlaceView {
@@ -127,7 +127,7 @@ impl Coordinator {
         }
     }
 
-    fn look_at_links(&self) -> Vec<LinkView> {
+    fn view_links(&self) -> Vec<LinkView> {
         let view = |(link, trees): (&LinkInfo, u64)| LinkView {
             a: self.fleet.info(link.a).name.clone(),
             b: self.fleet.info(link.b).name.clone(),
@@ -138,7 +138,7 @@ impl Coordinator {
         self.fleet.links().map(view).collect()
     }
 
-    fn look_at_switch(&self, switch: usize) -> SwitchView {
+    fn view_switch(&self, switch: usize) -> SwitchView {
         let info = self.fleet.info(switch);
         let [(slots_used, slots), (ports_used, ports), (groups_used, groups)] = self.fleet.used(switch);
         let mut ranges = Vec::new();
