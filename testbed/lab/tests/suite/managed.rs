@@ -57,11 +57,11 @@ struct WatchedSwitch {
     events: Receiver<SwitchEvent>,
 }
 
-fn manage(address: &str, profile: &Profile, held: Vec<Held>) -> WatchedSwitch {
+fn manage(address: &str, profile: &Profile, held: Vec<HeldEntity>) -> WatchedSwitch {
     manage_by(address, None, profile, held)
 }
 
-fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<Held>) -> WatchedSwitch {
+fn manage_by(address: &str, tls: Option<Tls>, profile: &Profile, held: Vec<HeldEntity>) -> WatchedSwitch {
     let config = ManagedConfig {
         retry: (Duration::from_millis(20), Duration::from_millis(200)),
         resync_every: Duration::from_secs(3600),
@@ -131,7 +131,7 @@ fn entries() -> Vec<TableEntry> {
     entries
 }
 
-fn held() -> Vec<Held> {
+fn held() -> Vec<HeldEntity> {
     let replicas = [10, 11].map(|port| Replica { port, instance: port + 1 }).to_vec();
     vec![
         HeldEntity::Port { port: 10, peer: worker(1) },
