@@ -224,9 +224,9 @@ impl Coordinator {
             return;
         }
         let mut moves = self.growth();
-        self.shares.budget.note(self.active.values().map(|job| job.name.clone()).collect());
+        self.reallocations.budget.note(self.active.values().map(|job| job.name.clone()).collect());
         let grows = |job: &u16, slots: &u32| self.active[job].placement.job().slots < *slots;
-        if !moves.iter().all(|(job, slots)| grows(job, slots)) && !self.shares.budget.spend() {
+        if !moves.iter().all(|(job, slots)| grows(job, slots)) && !self.reallocations.budget.spend() {
             moves.retain(|job, slots| grows(job, slots));
         }
         if !moves.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use netfold_controller::tree::{TreePlan, Shape};
+use netfold_controller::tree::{Shape, TreePlan};
 
 /// Draws the tree: one line for each switch, indented by its depth, with its ranks.
 ///
