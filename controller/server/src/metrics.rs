@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use netfold_controller::view::{JobView, ControllerEvent, Snapshot, SwitchView, TenantView};
+use netfold_controller::view::{ControllerEvent, JobView, Snapshot, SwitchView, TenantView};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

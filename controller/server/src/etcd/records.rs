@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use netfold_controller::record::{
-    Change, JobRecord, StoredRecords, PlaceRecord, Store, StoreError, SwitchRecord, TenantRecord,
+    Change, JobRecord, PlaceRecord, Store, StoreError, StoredRecords, SwitchRecord, TenantRecord,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;

@@ -5,7 +5,7 @@ use netfold_control::Band;
 use netfold_control::{Iteration, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    JobView, LinkView, MemberView, ControllerEvent, PlaceView, RangeView, SwitchView, TenantView, TreeView,
+    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, SwitchView, TenantView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;

@@ -8,7 +8,7 @@ use netfold_controller::command::Command;
 use netfold_controller::record::JobName;
 use netfold_controller::server::Control;
 use netfold_controller::view::SnapshotScope;
-use netfold_controller::view::{JobView, ControllerEvent};
+use netfold_controller::view::{ControllerEvent, JobView};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;

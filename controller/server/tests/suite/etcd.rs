@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use netfold_controller::record::{Change, StoredRecords, Store};
+use netfold_controller::record::{Change, Store, StoredRecords};
 use netfold_io::vacant_address;
 use netfold_server::etcd::{CHANGES_MAX, Candidate, CandidateStatus, EtcdConfig, EtcdError, Leadership};
 use netfold_testkit::directory::TemporaryDirectory;

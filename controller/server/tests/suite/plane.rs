@@ -10,7 +10,7 @@ use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    JobView, LinkView, MemberView, ControllerEvent, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
+    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
     TreeView,
 };
 use netfold_server::access::Access;

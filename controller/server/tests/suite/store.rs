@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use netfold_control::Mode;
 use netfold_controller::driver::Limits;
 use netfold_controller::record::{
-    Change, JobName, JobRecord, JobSpec, JobState, StoredRecords, PlaceRecord, Quota, Store, SwitchRecord,
+    Change, JobName, JobRecord, JobSpec, JobState, PlaceRecord, Quota, Store, StoredRecords, SwitchRecord,
     TenantRecord, TokenHash,
 };
 use netfold_controller::tree::{Shape, Site};
