@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// Everything that a session received.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedEvents {
     pub(crate) events: Vec<SessionEvent>,
     pub(crate) closed: bool,
 }
 
-impl Heard {
+impl ReceivedEvents {
     pub(crate) fn admission(&self) -> Option<&Admission> {
         self.events.iter().find_map(|event| match event {
             SessionEvent::Admitted(admission) => Some(admission),
@@ -77,7 +77,7 @@ pub(crate) struct Bench {
     pub(crate) coordinator: Coordinator,
     executor: Executor,
     pub(crate) tasks: VecDeque<SwitchTask>,
-    pub(crate) heard: BTreeMap<SessionId, Heard>,
+    pub(crate) received: BTreeMap<SessionId, ReceivedEvents>,
     pub(crate) log: Vec<JobEvent>,
     /// What is kept for a restart.
     pub(crate) kept: StoredRecords,
@@ -115,7 +115,7 @@ impl Bench {
             fake: fakes[0].clone(),
             fakes,
             tasks: VecDeque::new(),
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             log: Vec::new(),
             kept,
             running: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl Bench {
 
     pub(crate) fn open_from(&mut self, peer: IpAddr) -> Result<SessionId, Refused> {
         let id = self.coordinator.open(self.now, (peer, 40_000).into())?;
-        self.heard.insert(id, Heard::default());
+        self.received.insert(id, ReceivedEvents::default());
         self.collect();
         Ok(id)
     }
@@ -226,8 +226,8 @@ impl Bench {
     pub(crate) fn finish(mut self) {
         self.fakes.iter().for_each(|fake| fake.lock().failing = Box::new(|_| false));
         // Jobs outlive a control plane that is to come back; these do not.
-        for id in self.heard.keys().copied().collect::<Vec<_>>() {
-            if !self.heard[&id].closed {
+        for id in self.received.keys().copied().collect::<Vec<_>>() {
+            if !self.received[&id].closed {
                 self.coordinator.close(self.now, id, SessionLoss::Silent);
             }
         }
@@ -241,7 +241,7 @@ impl Bench {
         assert!(self.coordinator.is_unused(), "the pool leaks");
         assert!(self.fakes.iter().all(|fake| fake.lock().is_empty()), "a switch holds something still");
         assert!(self.kept.places.is_empty(), "places are kept of jobs that are over");
-        assert!(self.heard.values().all(|heard| heard.closed));
+        assert!(self.received.values().all(|received| received.closed));
         assert_eq!(self.coordinator.next_deadline(), None, "a timer outlives everything");
     }
 
@@ -250,8 +250,9 @@ impl Bench {
             match output {
                 Output::Send { session, event } => self.hear(session, event),
                 Output::Close { session } => {
-                    let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
-                    assert!(!std::mem::replace(&mut heard.closed, true), "closed twice");
+                    let received =
+                        self.received.get_mut(&session).expect("outputs name sessions that were opened");
+                    assert!(!std::mem::replace(&mut received.closed, true), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
                 Output::Persist(change) => self.keep(change),
@@ -269,18 +270,18 @@ impl Bench {
     }
 
     fn hear(&mut self, session: SessionId, event: SessionEvent) {
-        let heard = self.heard.get_mut(&session).expect("outputs name sessions that were opened");
-        assert!(!heard.closed, "told something after it was closed");
+        let received = self.received.get_mut(&session).expect("outputs name sessions that were opened");
+        assert!(!received.closed, "an event after the session was closed");
         match &event {
             SessionEvent::Admitted(_) => {
-                assert_eq!((heard.admission(), heard.refusal()), (None, None), "answered twice");
+                assert_eq!((received.admission(), received.refusal()), (None, None), "answered twice");
             }
-            SessionEvent::PeerLost { .. } => assert!(heard.takes_part() && heard.lost().is_none()),
-            SessionEvent::Refused { .. } => assert_eq!(heard.refusal(), None),
-            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(heard.takes_part()),
+            SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
+            SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
+            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
             SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
         }
-        heard.events.push(event);
+        received.events.push(event);
     }
 
     fn check_log(&mut self, event: JobEvent) {
@@ -331,6 +332,6 @@ impl Bench {
 
     /// Those of the sessions that were closed.
     pub(crate) fn closed(&self, ids: &[SessionId]) -> BTreeSet<SessionId> {
-        ids.iter().copied().filter(|id| self.heard[id].closed).collect()
+        ids.iter().copied().filter(|id| self.received[id].closed).collect()
     }
 }

@@ -101,7 +101,10 @@ fn nothing_is_lost_whatever_the_network_does() {
             }
             assert!(rough.iter().any(|run| run.resent > 0), "packets were lost");
             for (calm, rough) in calm.iter().zip(&rough) {
-                assert_eq!(calm.sums, rough.sums, "a retransmission holds the same bytes, whatever the rounding");
+                assert_eq!(
+                    calm.sums, rough.sums,
+                    "a retransmission holds the same bytes, whatever the rounding"
+                );
                 assert_eq!(calm.residual, rough.residual);
             }
             if mode == Mode::Bfp16 {
