@@ -1,4 +1,4 @@
-//! What is kept over a restart, and what is made of it afterwards.
+//! State that is kept over a restart, and its recovery.
 
 use super::{Coordinator, Named, Output};
 use crate::driver::Held;
@@ -98,14 +98,14 @@ impl Coordinator {
         all
     }
 
-    /// Has a change kept, where anything is.
+    /// Records a change, if jobs outlive this control plane.
     pub(super) fn keep(&mut self, change: Change) {
         if !self.config.grace.is_zero() {
             self.outputs.push_back(Output::Keep(change));
         }
     }
 
-    /// Has a place kept as it is now.
+    /// Records a place as it is now.
     pub(super) fn keep_place(&mut self, job: u16) {
         if self.config.grace.is_zero() {
             return;
@@ -119,7 +119,7 @@ impl Coordinator {
         self.keep(Change::Place(Box::new(record)));
     }
 
-    /// Has a switch kept as it is now.
+    /// Records a switch as it is now.
     pub(super) fn keep_switch(&mut self, switch: usize) {
         let name = self.fleet.info(switch).name.clone();
         let boot = self.boots.get(&switch).cloned().flatten();

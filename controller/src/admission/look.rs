@@ -1,4 +1,4 @@
-//! One moment of the control plane, for people.
+//! Snapshot of the control plane for display.
 
 use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
@@ -11,7 +11,7 @@ use crate::view::{
 use std::collections::BTreeSet;
 
 impl Coordinator {
-    /// One moment: tenants, jobs and switches. Links are the topology's, which it does not know.
+    /// Snapshot of tenants, jobs and switches. Links belong to the topology, which is not known here.
     pub fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
         if scope == SnapshotScope::All {
@@ -40,7 +40,7 @@ impl Coordinator {
         })
     }
 
-    /// One job, if it forms, runs or is remembered.
+    /// One job, if it forms, runs or is kept in the list.
     pub fn look_at_job(&self, name: &JobName) -> Option<JobView> {
         let trees: Vec<TreeView> = self.trees_of(name).map(|(_, named)| self.look_at_tree(named)).collect();
         let alive = self.trees_of(name).next().map(|(_, named)| match named {
