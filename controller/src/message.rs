@@ -3,7 +3,7 @@
 use netfold_control::{LINE_LEN_MAX, Refusal, SessionEvent, SessionRequest};
 use serde_json::Value;
 
-/// First byte of what a TLS client says; no line of JSON begins with it.
+/// First byte that a TLS client sends; no line of JSON begins with it.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why a worker is turned away: a reason for programs, a sentence for people.

@@ -25,7 +25,7 @@ pub struct Plane {
 pub struct KnownSwitch {
     /// What it holds for jobs that run.
     pub held: Vec<Held>,
-    /// Which start of it that was, where it says.
+    /// Which start of it that was, where it reports that.
     pub boot: Option<String>,
 }
 

@@ -163,7 +163,7 @@ pub struct Decision {
     pub level: usize,
 }
 
-/// Paths, priorities, and levels of which there are at most `levels`, for all jobs. To be asked again whenever a job comes or goes.
+/// Paths, priorities, and levels of which there are at most `levels`, for all jobs. To be called again whenever a job starts or ends.
 ///
 /// # Panics
 ///

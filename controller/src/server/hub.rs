@@ -230,7 +230,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Does what the coordinator asks for: first of all it makes durable what is to be kept.
+    /// Carries out the coordinator's outputs: changes are made durable first.
     fn deliver(&mut self) -> Result<(), ServerError> {
         let mut outputs = VecDeque::new();
         loop {
@@ -258,7 +258,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes what the coordinator asks for; changes among it are durable when this returns.
+    /// Collects the coordinator's outputs; changes among them are durable when this returns.
     fn collect(&mut self, outputs: &mut VecDeque<Output>) -> Result<(), ServerError> {
         let mut changes: Vec<Change> = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {

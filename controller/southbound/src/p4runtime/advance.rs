@@ -39,7 +39,7 @@ struct Round<'c> {
 }
 
 /// Moves every set of the slots on to `chunk` and returns the newest chunk stored, as
-/// [`netfold_controller::SwitchDriver::advance`] wants it. `nonce` is a number that no recent call had.
+/// [`netfold_controller::SwitchDriver::advance`] requires it. `nonce` is a number that no recent call had.
 pub(crate) fn advance(
     control: &mut dyn ControlPort,
     nonce: u32,

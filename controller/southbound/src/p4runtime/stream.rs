@@ -29,10 +29,10 @@ const LINGER: Duration = Duration::from_secs(3);
 /// Wait between two such attempts.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Where the switch says that we stand.
+/// Our role, according to the switch's arbitration updates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It has not said so yet.
+    /// No update has been received yet.
     Unknown,
     Primary,
     /// Another controller is primary.
@@ -43,7 +43,7 @@ pub(super) enum Standing {
     Vacant {
         highest: u128,
     },
-    /// The stream is over. `taken` says whether the switch took the bid for a wrong one, as when its id is in use.
+    /// The stream is over. `taken` is set if the switch rejected the bid as invalid, for example because its id is in use.
     Ended {
         message: String,
         taken: bool,
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Opens the stream, bids, and waits until the switch says where we stand, whatever that is. Packets from the switch
+    /// Opens the stream, bids, and waits for the first arbitration update, whatever role it gives us. Packets from the switch
     /// go to `line`.
     pub(super) async fn enter(
         remote: &Remote,
@@ -110,14 +110,14 @@ impl Stream {
         self.requests.clone()
     }
 
-    /// Where the switch has last said that we stand.
+    /// Our role in the last arbitration update.
     pub(super) fn standing(&self) -> Standing {
         self.standing.borrow().clone()
     }
 
-    /// Waits until the switch says something else than before.
+    /// Waits for the next change of our role.
     pub(super) async fn changed(&mut self) {
-        // The task that tells us has said last that the stream is over.
+        // On an error the sending task has ended, and its last update was that the stream is over.
         let _ = self.standing.changed().await;
     }
 
@@ -143,7 +143,7 @@ impl Stream {
         };
         let request = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
         self.standing.mark_unchanged();
-        // A stream that ends says why in its standing.
+        // A stream that ends records the reason in its standing.
         let _ = self.requests.send(request).await;
         match self.standing.changed().await {
             Ok(()) => self.standing.borrow_and_update().clone(),
@@ -166,7 +166,7 @@ impl Stream {
         *self.standing.borrow() == Standing::Primary
     }
 
-    /// The highest election id that the switch knows, if it has last said that we are not primary.
+    /// The highest election id in the last arbitration update, if we are not primary.
     pub(super) fn outbid(&self) -> Option<u128> {
         match *self.standing.borrow() {
             Standing::Backup { highest } | Standing::Vacant { highest } => Some(highest),

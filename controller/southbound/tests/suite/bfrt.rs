@@ -31,7 +31,7 @@ impl ControlPort for Nowhere {
     }
 }
 
-/// What the SDE's compiler would say of a program, as far as it matters: fields by their names, ports of 9 bits.
+/// The relevant parts of the SDE compiler's description of a program: fields by their names, ports of 9 bits.
 fn described(profile: &Profile) -> Vec<u8> {
     let info = p4info(&allreduce::program(profile).unwrap()).unwrap();
     let name =

@@ -24,7 +24,7 @@ fn the_higher_id_is_in_charge_as_long_as_it_is_there() {
     assert!(matches!(low.switch.bind_port(7, peer(7)), Err(DriverError::Unreachable(_))));
     high.switch.bind_port(3, peer(3)).unwrap();
 
-    // It does not fight; when the other is gone it takes over by a higher id.
+    // It does not outbid the other controller; once that has disconnected, it takes over with a higher id.
     drop(high);
     assert!(!low.up().0);
     low.switch.bind_port(7, peer(7)).unwrap();

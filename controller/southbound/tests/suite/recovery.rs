@@ -38,7 +38,7 @@ fn a_switch_that_was_restarted_is_fresh() {
     let switch = &mut watched.switch;
     let raw = Raw::connect(device.address());
     assert_eq!(raw.holding().entries.len(), 2, "the controller's own alone");
-    // What is gone can be withdrawn, without a word to the switch.
+    // What was lost can be withdrawn, without a call to the switch.
     let writes = switch.counts().writes;
     switch.delete(&entries(1, [0, 1])).unwrap();
     switch.delete_group(1).unwrap();

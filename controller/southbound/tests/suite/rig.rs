@@ -1,5 +1,5 @@
 //! A software switch whose links are UDP, its server, a managed handle with its events, and a raw client that looks at the switch
-//! and writes to it behind everybody's back.
+//! and writes to it without the handle's knowledge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

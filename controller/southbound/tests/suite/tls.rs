@@ -1,4 +1,4 @@
-//! Switches behind TLS: who gets in, and what is said of every door that stays shut.
+//! Switches behind TLS: which controllers are accepted, and the error of every refusal.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

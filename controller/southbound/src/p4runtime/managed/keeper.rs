@@ -48,7 +48,7 @@ pub(super) struct Keeper {
     backoff: Backoff,
     /// The reason that was reported last.
     told_down: Option<String>,
-    /// Groups whose last change failed. Some switches forget half of such a group and say that they have all of it.
+    /// Groups whose last change failed. Some switches lose part of such a group but report all of it.
     pub(super) doubtful: BTreeSet<u16>,
 }
 
@@ -434,7 +434,7 @@ async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4R
     Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
 }
 
-/// Waits for something while calls are refused, but for those that take something away. `None` when the last handle is gone.
+/// Waits for a future while calls are refused, except removals. `None` when the last handle is dropped.
 async fn meanwhile<T>(
     calls: &mut mpsc::UnboundedReceiver<Call>,
     desired: &mut Desired,
