@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_more_work_going_by_a_second_of_the_network_goes_first() {
+    fn jobs_with_higher_intensity_have_higher_priority() {
         let banding = Banding { ranking: Ranking::Crux, ..Banding::default() };
         // A second of a link that carries 1 GB a second.
         let (small, large) = (Some((10, 1_000_000, 1 << 30)), Some((80, 1_000_000, 1 << 30)));

@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn another_version_is_told_apart_from_garbage() {
+    fn another_version_is_distinguished_from_garbage() {
         let reason = |text: &str| decode(text.as_bytes()).unwrap_err().reason;
         assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
         assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);

@@ -184,8 +184,8 @@ pub struct Occurrence {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
-    /// `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`,
+    /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.
     pub job: Option<JobName>,

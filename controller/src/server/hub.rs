@@ -125,9 +125,10 @@ impl Hub {
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
         // No lease is judged before this.
-        let mut patience = turn;
+        let mut leases_judged_from = turn;
         loop {
-            let deadline = self.coordinator.next_deadline().map(|at| (self.started + at).max(patience));
+            let deadline =
+                self.coordinator.next_deadline().map(|at| (self.started + at).max(leases_judged_from));
             tokio::select! {
                 () = &mut shutdown => break,
                 Some((id, input)) = self.inputs_queue.recv() => self.handle_input(id, input),
@@ -139,7 +140,7 @@ impl Hub {
                     let now = Instant::now();
                     if now - turn > self.heartbeat * 2 {
                         // The process was stopped or starved: read first what the workers sent meanwhile.
-                        patience = now + self.heartbeat / 2;
+                        leases_judged_from = now + self.heartbeat / 2;
                     } else {
                         self.coordinator.handle_timeout(now - self.started);
                     }

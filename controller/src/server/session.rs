@@ -12,10 +12,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a session that was ended stays half open, so that the peer reads the last line before a reset can
 /// destroy it.
-const LINGER: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes that are read, and thrown away, of a session that was ended.
-const LINGER_BYTES_MAX: usize = 1 << 16;
+const DRAIN_BYTES_MAX: usize = 1 << 16;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1024;
@@ -83,7 +83,7 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
     }
     if writing && write.shutdown().await.is_ok() {
         // Elapsed: the peer had its time.
-        let _ = timeout(LINGER, drain(&mut read, &mut bytes)).await;
+        let _ = timeout(CLOSE_TIMEOUT, drain(&mut read, &mut bytes)).await;
     }
 }
 
@@ -104,7 +104,7 @@ async fn pass_on<I: Copy>(lines: &mut Lines, channel: &InputChannel<I>) -> bool 
 }
 
 async fn drain(read: &mut (impl AsyncRead + Unpin), bytes: &mut [u8]) {
-    let mut left = LINGER_BYTES_MAX;
+    let mut left = DRAIN_BYTES_MAX;
     while let Ok(count @ 1..) = read.read(bytes).await {
         left = left.saturating_sub(count);
         if left == 0 {

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_update() {
+    fn errors_are_assigned_to_their_updates() {
         let good = v1::Error::default();
         let bad = v1::Error {
             canonical_code: Code::AlreadyExists as i32,

@@ -238,7 +238,7 @@ struct Owner {
     controls: Mutex<Controls>,
     limits: Limits,
     numerics: Numerics,
-    patience: Duration,
+    call_timeout: Duration,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -255,11 +255,11 @@ impl Drop for Owner {
     }
 }
 
-/// A handle on a managed switch; all clones are the same switch. With the last one the connection ends, and the switch goes on
+/// A handle on a managed switch; all clones are the same switch. Dropping the last one ends the connection and leaves the switch
 /// as it is.
 ///
-/// Calls fail at once while the switch is down, unless they take something away. Otherwise they take as long as the switch does, but for requests that it does not
-/// answer within [`ManagedConfig::call_within`].
+/// Calls fail at once while the switch is down, unless they remove something. Otherwise they take as long as the switch does, up to
+/// [`ManagedConfig::call_within`] for each request.
 #[derive(Clone)]
 pub struct Managed(Arc<Owner>);
 
@@ -295,7 +295,7 @@ impl Managed {
         let numerics = profile.numerics;
         let line = Arc::new(PacketLine::default());
         let stream = || PacketControlPort::new(Arc::clone(&line), profile.encapsulation);
-        let patience = config.call_within * 2;
+        let call_timeout = config.call_within * 2;
         let port = config.control.take().unwrap_or_else(|| Box::new(stream()));
         let nonce = RandomState::new().build_hasher().finish() as u32;
         let shared = Arc::new(Shared {
@@ -326,7 +326,7 @@ impl Managed {
             .map_err(failed)?;
         let controls = Mutex::new(Controls { port, nonce });
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Self(Arc::new(Owner { shared, calls, controls, limits, numerics, patience, stop, thread })))
+        Ok(Self(Arc::new(Owner { shared, calls, controls, limits, numerics, call_timeout, stop, thread })))
     }
 
     /// What the switch is called in messages.
@@ -387,7 +387,7 @@ impl Managed {
         let gone = |reason: &str| self.0.shared.unreachable(reason.into());
         let (call, ticket) = Call::new(request);
         self.0.calls.send(call).map_err(|_| gone("its thread has ended"))?;
-        ticket.wait(self.0.patience).unwrap_or_else(|| Err(gone("it is busy, or its thread has ended")))
+        ticket.wait(self.0.call_timeout).unwrap_or_else(|| Err(gone("it is busy, or its thread has ended")))
     }
 }
 

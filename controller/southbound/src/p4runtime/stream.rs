@@ -24,7 +24,7 @@ const REQUESTS_MAX: usize = 256;
 const BIDS_MAX: u32 = 3;
 
 /// How long an election id that is in use is tried again.
-const LINGER: Duration = Duration::from_secs(3);
+const ID_IN_USE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Wait between two such attempts.
 const RETRY: Duration = Duration::from_millis(50);
@@ -65,13 +65,13 @@ impl Stream {
     /// A switch may not have noticed yet that the previous owner of the id has disconnected, so an id that is in use is
     /// retried for a while.
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
-        let patience = Instant::now() + LINGER;
+        let deadline = Instant::now() + ID_IN_USE_TIMEOUT;
         loop {
             let mut stream = Self::begin(remote, election_id, None);
             let won = timely(remote, stream.arbitrate(remote)).await?;
             match won {
                 Ok(()) => return Ok(stream),
-                Err(_) if stream.is_taken() && Instant::now() < patience => tokio::time::sleep(RETRY).await,
+                Err(_) if stream.is_taken() && Instant::now() < deadline => tokio::time::sleep(RETRY).await,
                 Err(error) => return Err(error),
             }
         }
@@ -84,11 +84,11 @@ impl Stream {
         election_id: u128,
         line: Arc<PacketLine>,
     ) -> Result<Self, P4RuntimeError> {
-        let patience = Instant::now() + LINGER;
+        let deadline = Instant::now() + ID_IN_USE_TIMEOUT;
         loop {
             let mut stream = Self::begin(remote, election_id, Some(Arc::clone(&line)));
             match timely(remote, stream.bid()).await? {
-                Standing::Ended { taken: true, .. } if Instant::now() < patience => {
+                Standing::Ended { taken: true, .. } if Instant::now() < deadline => {
                     tokio::time::sleep(RETRY).await;
                 }
                 Standing::Ended { message, .. } => return Err(broken(remote, message)),

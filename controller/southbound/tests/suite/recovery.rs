@@ -90,7 +90,7 @@ fn a_connection_that_breaks_loses_nothing() {
 }
 
 #[test]
-fn what_is_taken_away_while_a_switch_is_out_of_reach_is_gone_when_it_is_back() {
+fn removals_while_a_switch_is_unreachable_are_applied_when_it_is_back() {
     let device = Device::start();
     let proxy = Proxy::start(device.address());
     let mut watched = Watched::start(config(proxy.address()), Vec::new());
@@ -206,7 +206,7 @@ impl Model {
 }
 
 #[test]
-fn connections_cut_anywhere_leave_what_was_believed() {
+fn broken_connections_leave_the_expected_state() {
     let base: u64 = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let (mut cuts, mut failed) = (0, 0);
     for seed in base..base + 8 {

@@ -47,41 +47,41 @@ const ABANDONED: u8 = 2;
 /// A request on its way.
 pub(super) struct Call {
     request: Request,
-    fate: Arc<AtomicU8>,
+    state: Arc<AtomicU8>,
     reply: mpsc::SyncSender<Answer>,
 }
 
 /// The caller's end.
 pub(super) struct Ticket {
-    fate: Arc<AtomicU8>,
+    state: Arc<AtomicU8>,
     answer: mpsc::Receiver<Answer>,
 }
 
 impl Call {
     pub(super) fn new(request: Request) -> (Self, Ticket) {
-        let fate = Arc::new(AtomicU8::new(WAITING));
+        let state = Arc::new(AtomicU8::new(WAITING));
         let (reply, answer) = mpsc::sync_channel(1);
-        (Self { request, fate: Arc::clone(&fate), reply }, Ticket { fate, answer })
+        (Self { request, state: Arc::clone(&state), reply }, Ticket { state, answer })
     }
 
     /// The request and where its answer goes; `None` when the caller has given up.
     pub(super) fn take(self) -> Option<(Request, mpsc::SyncSender<Answer>)> {
-        let taken = self.fate.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire);
+        let taken = self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire);
         taken.is_ok().then_some((self.request, self.reply))
     }
 }
 
 impl Ticket {
-    /// Waits for the answer. `None` when nothing was begun within `patience`, and nothing will be; what was begun is
+    /// Waits for the answer. `None` when nothing was begun within `timeout`, and nothing will be; what was begun is
     /// waited for, since each of its steps has a limit of its own. `None` as well when the keeper has ended.
-    pub(super) fn wait(self, patience: Duration) -> Option<Answer> {
-        match self.answer.recv_timeout(patience) {
+    pub(super) fn wait(self, timeout: Duration) -> Option<Answer> {
+        match self.answer.recv_timeout(timeout) {
             Ok(answer) => return Some(answer),
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
         let given_up =
-            self.fate.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok();
+            self.state.compare_exchange(WAITING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if given_up { None } else { self.answer.recv().ok() }
     }
 }
