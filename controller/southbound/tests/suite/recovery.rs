@@ -228,7 +228,7 @@ fn broken_connections_leave_the_expected_state() {
             }
             proxy.cut_after(-1);
             // A call may have found the connection just cut.
-            let deadline = Instant::now() + crate::rig::PATIENCE;
+            let deadline = Instant::now() + crate::rig::TEST_TIMEOUT;
             while watched.switch.resync().is_err() {
                 assert!(Instant::now() < deadline, "seed {seed}, round {round}: {:?}", watched.switch.down());
                 watched.eventually_up();
