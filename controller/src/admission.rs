@@ -91,7 +91,7 @@ pub struct Config {
     pub settle: Duration,
     /// Whether workers must name a tenant that exists, and show its token if it has one.
     pub tenants: bool,
-    /// Jobs that are remembered once they are over, the newest of those that were not declared.
+    /// Ended jobs that are kept in the list, the newest of those that were not declared.
     pub jobs_kept: usize,
     /// Unix time, in seconds, at time 0.
     pub unix_s: u64,
@@ -189,7 +189,7 @@ impl std::fmt::Display for SessionLoss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Closed => "closed its control session without leaving",
-            Self::Silent => "gave no sign of life for too long",
+            Self::Silent => "sent no heartbeat for too long",
             Self::Protocol => "broke the protocol of the control port",
             Self::Slow => "did not read its control session",
             Self::Left => "left before the job began",
@@ -197,7 +197,7 @@ impl std::fmt::Display for SessionLoss {
     }
 }
 
-/// Where a session stands.
+/// State of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// It has not joined.
@@ -222,7 +222,7 @@ struct Session {
     banded: bool,
 }
 
-/// What a job name stands for at the moment.
+/// The job that a name refers to at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Forming(u64),
@@ -256,7 +256,7 @@ pub struct Coordinator {
     outputs: VecDeque<Output>,
     /// Which start of each switch was last known, where it says.
     boots: BTreeMap<usize, Option<String>>,
-    /// Since when switches are down; from the start, those that are not here.
+    /// Since when switches are down; from the start, those without an entry.
     down_since: BTreeMap<usize, Duration>,
     /// Tasks without an outcome yet.
     tasks: usize,
@@ -365,7 +365,7 @@ impl Coordinator {
             return self.refuse(
                 id,
                 Refused::protocol(format!(
-                    "more than {} requests within {lease:?}: send one sign of life every {:?}",
+                    "more than {} requests within {lease:?}: send one heartbeat every {:?}",
                     self.config.requests_max, self.config.heartbeat
                 )),
             );
@@ -475,8 +475,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether no session is open and no task is under way. After [`Coordinator::shutdown`] this comes true once every
-    /// withdrawal was tried.
+    /// Whether no session is open and no task is under way. After [`Coordinator::shutdown`] this becomes true once every
+    /// withdrawal has been attempted.
     pub fn is_idle(&self) -> bool {
         self.sessions.is_empty() && self.tasks == 0
     }
@@ -508,7 +508,7 @@ impl Coordinator {
         Some(session)
     }
 
-    /// A session of this address has joined, or is gone.
+    /// A session of this address has joined, or has ended.
     fn count_greeting(&mut self, peer: IpAddr) {
         if let Some(newcomers) = self.newcomers.get_mut(&peer) {
             *newcomers -= 1;
@@ -545,7 +545,7 @@ impl Coordinator {
         match session.stage {
             Stage::Active { rank, .. } => {
                 if self.config.grace.is_zero() {
-                    let message = format!("this worker gave no sign of life for {lease:?}: its job is over");
+                    let message = format!("this worker sent no heartbeat for {lease:?}: its job is over");
                     self.send(id, SessionEvent::PeerLost { rank, message });
                 }
                 self.end_session(id, SessionLoss::Silent);

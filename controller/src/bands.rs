@@ -16,7 +16,7 @@ pub const RANKED_MAX: usize = 256;
 /// Seed of the random orders in which levels are searched: the same jobs have the same levels.
 const SEED: u64 = 0x6372_7578;
 
-/// By what some jobs come before others.
+/// The order of jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ranking {
     /// Nothing: all jobs have all classes.
@@ -116,13 +116,13 @@ impl FromStr for Bands {
 /// How classes are given to jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Banding {
-    /// By what some jobs come before others.
+    /// The order of jobs.
     pub ranking: Ranking,
-    /// What they are given.
+    /// The bands that jobs are given.
     pub bands: Bands,
-    /// What IP headers say of each class.
+    /// The DSCP of each class in IP headers.
     pub dscp: Dscp,
-    /// Bits a second of links of which the topology says nothing: those of hosts.
+    /// Bits a second of links that are not in the topology: those of hosts.
     pub link_bps: u64,
 }
 
@@ -146,7 +146,7 @@ pub struct Contender {
 }
 
 impl Banding {
-    /// The band of each job; `None` for all of them where nothing is to be said. `rates_bps` are the links'.
+    /// The band of each job; `None` for all of them where jobs are not ranked. `rates_bps` are the links'.
     ///
     /// The same jobs in the same order have the same bands.
     pub fn of(&self, jobs: &[Contender], rates_bps: &[u64]) -> Vec<Option<Band>> {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_more_work_going_by_a_second_of_the_network_goes_first() {
+    fn jobs_with_higher_intensity_have_higher_priority() {
         let banding = Banding { ranking: Ranking::Crux, ..Banding::default() };
         // A second of a link that carries 1 GB a second.
         let (small, large) = (Some((10, 1_000_000, 1 << 30)), Some((80, 1_000_000, 1 << 30)));

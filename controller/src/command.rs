@@ -1,4 +1,4 @@
-//! What people and programs ask of a control plane.
+//! Commands of people and programs to a control plane.
 
 use crate::record::{JobName, JobSpec, Quota, TenantRecord, TokenHash};
 

@@ -1,7 +1,7 @@
 //! What jobs share at all switches of a control plane: slot ranges, ports, multicast groups, job numbers, epochs and keys.
 //!
-//! A [`Fleet`] knows what is free where. It asks a [`Route`] which switches a tree of a job is to use, and takes what the
-//! tree needs at each of them, all or nothing.
+//! A [`Fleet`] records what is free at each switch. A [`Route`] chooses which switches a tree of a job is to use; the fleet
+//! takes what the tree needs at each of them, all or nothing.
 
 use crate::driver::Limits;
 use crate::record::PlaceRecord;
@@ -374,7 +374,7 @@ impl Fleet {
         self.switches[switch].down = why;
     }
 
-    /// A switch has said where its packets go.
+    /// A switch has reported where its packets go.
     pub(crate) fn set_data(&mut self, switch: usize, data: SocketAddr) {
         self.switches[switch].info.data = Some(data);
     }

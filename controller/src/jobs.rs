@@ -36,7 +36,7 @@ pub(crate) struct FormingTree {
     pub(crate) spec: JobSpec,
     pub(crate) members: BTreeMap<u16, SessionId>,
     pub(crate) deadline: Duration,
-    /// Whether all that have joined can go on by themselves when their place is taken away.
+    /// Whether all members that have joined can continue without the switch when their place is taken away.
     pub(crate) movable: bool,
     /// What it waits for if all members are in.
     pub(crate) short: Option<Shortage>,
@@ -59,7 +59,7 @@ impl FormingTree {
     }
 }
 
-/// How far a job with a place is.
+/// State of a job that has a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TreePhase {
     /// The switches are being set up.
@@ -158,7 +158,7 @@ impl ActiveTree {
     }
 }
 
-/// What happened to a job, for logs and for people.
+/// An event of a job, for logs and displays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobEvent {
@@ -244,11 +244,11 @@ pub enum JobEvent {
         /// Why.
         reason: String,
     },
-    /// A switch was found to hold something else than it was given, and was put right.
+    /// A switch's state was found to differ from the intended one and was corrected.
     SwitchRepaired {
         /// Its name.
         switch: String,
-        /// What was put right.
+        /// What was corrected.
         message: String,
     },
     /// An administrator has changed something.

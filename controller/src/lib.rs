@@ -3,7 +3,7 @@
 //! Workers open a TCP session to the control port and ask to join a job; when every rank has, the job is given a tree of
 //! switches and a partition of their slots, and its members are admitted. The messages are [`netfold_control`]. A control
 //! plane is either part of one switch's process and forgets everything with it, or a process of its own over many switches, for many
-//! tenants, that remembers what runs and comes back without disturbing it.
+//! tenants, that keeps records of what runs and restarts without disturbing it.
 //!
 //! # Layers, from the decisions to the sockets
 //!
@@ -12,10 +12,10 @@
 //! | [`slots`], [`fleet`] | what is free, at every switch | numbers |
 //! | [`tree`] | what a job needs at every switch of a tree, and how to install it on all or none | the pipeline's entries |
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
-//! | [`policy`] | who gets which slots of a switch, and who gives some up | numbers |
+//! | [`policy`] | which job gets which slots of a switch, and which gives some up | numbers |
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
 //! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
-//! | [`admission`], [`jobs`] | who gets it, and when it ends: a state machine without I/O and without a clock | messages, time as a number |
+//! | [`admission`], [`jobs`] | admission of workers, and the end of jobs: a state machine without I/O or a clock | messages, time as a number |
 //! | [`record`] | what is kept over a restart, and the interface to its storage | serde |
 //! | [`view`], [`command`] | views for operators, and the commands that they issue | serde |
 //! | [`executor`], [`driver`] | carries decisions out on the switches; the interface to other kinds of switches | the pipeline's entries |
@@ -51,7 +51,7 @@
 //! A switch's own control port keeps nothing: epochs stay unique because their floor comes from the caller, see
 //! [`admission::Config::epoch_floor`], and the switch is emptied by its end. With [`admission::Config::controller`] and a
 //! [`record::Store`], tenants, jobs, places and the next epoch are kept. After a restart, places of jobs that ran are taken
-//! up again and their workers resume their sessions; what was half done is undone; drivers receive what switches are to hold,
+//! up again and their workers resume their sessions; incomplete changes are rolled back; drivers receive what switches are to hold,
 //! and remove the rest. Slots need no care, since every job starts behind an ADVANCE.
 #![forbid(unsafe_code)]
 

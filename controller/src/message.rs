@@ -3,7 +3,7 @@
 use netfold_control::{LINE_LEN_MAX, Refusal, SessionEvent, SessionRequest};
 use serde_json::Value;
 
-/// First byte of what a TLS client says; no line of JSON begins with it.
+/// First byte that a TLS client sends; no line of JSON begins with it.
 pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Why a worker is turned away: a reason for programs, a sentence for people.
@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn another_version_is_told_apart_from_garbage() {
+    fn another_version_is_distinguished_from_garbage() {
         let reason = |text: &str| decode(text.as_bytes()).unwrap_err().reason;
         assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
         assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);

@@ -53,7 +53,7 @@ pub use spill::Spill;
 
 use netfold_control::Refusal;
 
-/// A job, by whatever number its owner gives it.
+/// A job, by the number that its owner gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
@@ -62,13 +62,13 @@ pub struct JobId(pub u64);
 pub struct Demand {
     /// The job.
     pub job: JobId,
-    /// As many as it can use, a power of two.
+    /// Most slots that it can use, a power of two.
     pub wanted: u32,
-    /// As few as it can do with, a power of two.
+    /// Fewest slots that it can run with, a power of two.
     pub least: u32,
     /// Its share where there is not enough for all, relative to others', not 0.
     pub weight: u32,
-    /// Who may displace whom: a job those of lower priority.
+    /// A job may displace those of lower priority.
     pub priority: u8,
 }
 
@@ -145,7 +145,7 @@ pub struct Holding {
     pub next: Option<Range>,
 }
 
-/// Who has which slots of one switch.
+/// The allocation of one switch's slots.
 pub trait Policy: Send {
     /// Its name, as on the command line.
     fn name(&self) -> &'static str;
@@ -183,7 +183,7 @@ pub trait Policy: Send {
 /// Names of the policies, for command lines and files.
 pub const NAMES: [&str; 4] = ["static", "elastic", "priority", "spill"];
 
-/// The policy of that name over so many slots, with times as a cluster of trainings wants them; `None` when there is none.
+/// The policy of that name over so many slots, with times that suit a training cluster; `None` when there is none.
 pub fn by_name(name: &str, slots: u32) -> Option<Box<dyn Policy>> {
     Some(match name {
         "static" => Box::new(Fixed::new(slots)),

@@ -1,8 +1,8 @@
 //! What a controller keeps over its own restarts, as data: records, changes of them, and the seam to whatever stores them.
 //!
 //! The control plane decides and says what is to be kept; a [`Store`] makes it durable before any peer is notified. Kept are tenants,
-//! jobs, the places of jobs that run, and which switches are drained. Everything else is found out again: sessions by workers that
-//! resume, what switches hold by reading it.
+//! jobs, the places of jobs that run, and which switches are drained. Everything else is recovered: sessions by workers that
+//! resume, the contents of switches by reading them.
 
 use crate::tree::{Shape, Site};
 use netfold_control::{Iteration, Mode};
@@ -96,7 +96,7 @@ pub struct JobSpec {
     pub classes: u8,
     /// Number of trees.
     pub trees: u8,
-    /// What it does in an iteration, by its own account. Workers do not say it: who declares the job does.
+    /// What it does in an iteration, by its own account. It comes from the job's declaration, not from workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<Iteration>,
 }
@@ -169,7 +169,7 @@ pub struct PlaceRecord {
     pub first_chunk: Option<u32>,
     /// Whether the job is over and the place is about to be free.
     pub over: bool,
-    /// Whether its workers can go on by themselves when the place is taken away, and come again.
+    /// Whether its workers can continue without the switch when the place is taken away, and join again.
     #[serde(default)]
     pub movable: bool,
     /// Names of the switches of the tree; `shape` and `sites` number them in this order.
@@ -205,7 +205,7 @@ pub enum Change {
     TenantGone(String),
     /// A job is new or other than before.
     Job(JobRecord),
-    /// A job is forgotten.
+    /// A job is deleted.
     JobGone(JobName),
     /// A place is taken or other than before.
     Place(Box<PlaceRecord>),
@@ -254,7 +254,7 @@ impl StoredRecords {
 pub struct StoreError {
     /// What was tried.
     pub what: String,
-    /// What the database said.
+    /// The database's error.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }

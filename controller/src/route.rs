@@ -154,7 +154,7 @@ pub struct RouteRequest<'a> {
     pub slots: u32,
     /// What the tree adds to the load of every link that it uses: 1, or bits a second.
     pub load: u64,
-    /// What its switches must run; `None`: whatever the first worker's does.
+    /// The numerics that its switches must have; `None`: those of the first worker's switch.
     pub numerics: Option<Numerics>,
     /// The job's other trees.
     pub siblings: &'a [ChosenTree],
@@ -183,7 +183,7 @@ pub struct Edge {
 pub struct ChosenTree {
     /// The switches, the root first; the numbers of [`ChosenTree::shape`] are places in this list.
     pub switches: Vec<SwitchId>,
-    /// Who is below whom.
+    /// Parents and children.
     pub shape: Shape,
     /// The link of every switch to the one above it, in order of the lower one's number.
     pub edges: Vec<Edge>,

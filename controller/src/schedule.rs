@@ -1,7 +1,7 @@
-//! When jobs use the network, by which paths, and who goes first: plans over all jobs at once, as functions of their arguments.
+//! When jobs use the network, by which paths, and in which order: plans over all jobs at once, as functions of their arguments.
 //!
 //! Trainings compute and send by turns. Those that share a link lose time only while they send at the same moment, so a
-//! scheduler may decide who goes first then ([`crux`], by priorities) or see to it that it does not happen ([`cassini`], by shifts in
+//! scheduler may decide the order then ([`crux`], by priorities) or see to it that it does not happen ([`cassini`], by shifts in
 //! time). The two are alternatives: a shift that keeps jobs apart leaves nothing for priorities to decide, and a
 //! priority that delays a job undoes its shift.
 //!
@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`link`] | what do periodic jobs get of one link under strict priorities? | a simulation, exact in microseconds |
 //! | [`crux`] | which path, and which of few priorities, does each job get? | by GPU intensity |
-//! | [`levels`] | how do many priorities become few? | a cut of the graph of who is before whom |
+//! | [`levels`] | how do many priorities become few? | a cut of the graph of precedences |
 //! | [`cassini`] | by how much is each job to be shifted, and how well does a placement interleave? | circles and their overlap |
 //! | [`affinity`] | which shifts satisfy all links at once? | a walk over the graph of jobs and links |
 //!

@@ -65,7 +65,7 @@ pub enum ServerError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -81,7 +81,7 @@ pub enum ServerError {
     /// A driver cannot be started.
     #[error("a switch's driver cannot be started")]
     Driver(#[source] Box<dyn Error + Send + Sync>),
-    /// The thread of the switch's driver or of the server is gone.
+    /// The thread of the switch's driver or of the server has ended.
     #[error("a thread of the control port has crashed: its panic message tells where; restart the switch")]
     Crashed,
 }

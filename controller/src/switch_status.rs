@@ -14,7 +14,7 @@ pub struct SwitchUp {
     pub boot: Option<String>,
 }
 
-/// What became of a switch, by its place in the fleet.
+/// The status of a switch, by its index in the fleet.
 #[derive(Debug)]
 pub(crate) enum SwitchStatus {
     Up { switch: usize, up: SwitchUp },
@@ -44,12 +44,12 @@ impl SwitchStatusSender {
         self.report(SwitchStatus::Down { switch, reason: reason.into() });
     }
 
-    /// The switch held something else than it was given, and was put right.
+    /// The switch differed from its desired state, and was repaired.
     pub fn repaired(&self, switch: usize, message: impl Into<String>) {
         self.report(SwitchStatus::Repaired { switch, message: message.into() });
     }
 
-    /// Packets by what became of them, by name.
+    /// Packet counters, by name.
     pub fn packets(&self, switch: usize, packets: Vec<(String, u64)>) {
         self.report(SwitchStatus::Packets { switch, packets });
     }

@@ -7,7 +7,7 @@
 //! 1. ports, everywhere;
 //! 2. ADVANCE over the job's slots everywhere: the job's first chunk is newer than all that any of its switches holds;
 //! 3. multicast groups, everywhere;
-//! 4. table entries, from the root down, so that whatever a switch lets in finds all above it ready.
+//! 4. table entries, from the root down, so that every packet that a switch admits finds all switches above it ready.
 //!
 //! It is withdrawn in the opposite order, so no slot is advanced or given away while an entry admits packets to it.
 
@@ -57,7 +57,7 @@ pub struct Site {
     pub first_group: u16,
 }
 
-/// A port of a switch and who is there.
+/// A port of a switch and its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortBinding {
     /// The port.
@@ -128,7 +128,7 @@ pub enum TreeError {
         what: &'static str,
         /// Its number.
         index: usize,
-        /// Where it is said to hang.
+        /// The parent, as given.
         at: usize,
     },
     /// Not exactly one switch without a parent, or switches that are their own ancestors.
@@ -455,7 +455,7 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// The source address by which the pipeline knows a peer; 0 where it does not see it.
+    /// The source address by which the pipeline identifies a peer; 0 where it does not see it.
     fn source(&self, switch: usize, port: u16, peer: Option<SocketAddr>) -> Result<u32, TreeError> {
         match peer.map(|peer| peer.ip()) {
             _ if !self.sites[switch].limits.sees_source => Ok(0),

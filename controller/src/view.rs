@@ -36,7 +36,7 @@ pub struct TenantView {
     pub used: Quota,
     /// Its share, relative to others'.
     pub weight: u32,
-    /// Who may displace whom.
+    /// Decides which jobs may displace others.
     pub priority: u8,
     /// Whether a token is asked for.
     pub token: bool,
@@ -51,13 +51,13 @@ pub struct JobView {
     pub spec: JobSpec,
     /// Whether it was declared.
     pub declared: bool,
-    /// How it stands.
+    /// Its state.
     pub state: JobState,
     /// Epoch of its newest place, 0 if it never had one.
     pub epoch: u32,
     /// Unix time of its last change, in seconds.
     pub changed_s: u64,
-    /// Why it ended, or came to nothing, the last time.
+    /// Why it ended, or did not start, the last time.
     pub last: Option<String>,
     /// Its classes of packets while it runs, where jobs have different ones.
     pub band: Option<Band>,
@@ -145,7 +145,7 @@ pub struct SwitchView {
     pub groups_used: u32,
     /// HeldRanges of slots that jobs hold, by first slot.
     pub ranges: Vec<RangeView>,
-    /// Packets by what became of them, by name, as the switch's own counters say; empty where they are not known.
+    /// The switch's own packet counters, by name; empty where they are not known.
     pub packets: Vec<(String, u64)>,
 }
 
@@ -169,7 +169,7 @@ pub struct LinkView {
     pub a: String,
     /// The other.
     pub b: String,
-    /// Bits a second, if the topology says.
+    /// Bits a second, if the topology gives them.
     pub rate: Option<u64>,
     /// Whether both ends are up.
     pub up: bool,
@@ -184,8 +184,8 @@ pub struct ControllerEvent {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`, `refused`,
-    /// `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`,
+    /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.
     pub job: Option<JobName>,

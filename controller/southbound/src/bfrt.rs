@@ -1,6 +1,6 @@
 //! Control of Tofino switches over BF Runtime, gRPC beside P4Runtime and older than it on that chip.
 //!
-//! [`BfrtDriver`] is the same seam as [`crate::p4runtime`]: entries and groups come in P4Runtime's shapes and go out by the
+//! [`BfrtDriver`] implements the same interface as [`crate::p4runtime`]: entries and groups come in P4Runtime's shapes and go out by the
 //! names that `bf-rt.json` has for them. It has run against a fake alone, not against a switch: the SDE is not free.
 //!
 //! # Life of a driver
@@ -25,7 +25,7 @@ pub enum BfrtError {
     Unreachable {
         /// The switch.
         switch: String,
-        /// What the transport said.
+        /// The transport's message.
         message: String,
     },
     /// The switch refused a call; nothing was done.
@@ -49,13 +49,13 @@ pub enum BfrtError {
         updates: usize,
         /// Those that failed, by their positions.
         failed: Vec<usize>,
-        /// What was said of the first.
+        /// The error of the first.
         first: String,
     },
     /// The program's description is not what it should be.
     #[error("{0}")]
     Info(String),
-    /// An entry that the program has no place for.
+    /// An entry for which the program has no table or field.
     #[error("the program has no place for {0}")]
     Entry(String),
     /// The program's profile makes no program.

@@ -2,9 +2,9 @@
 //!
 //! - [`p4runtime`]: switches that offer P4Runtime, which every managed switch does.
 //! - [`bfrt`]: Tofino switches, over BF Runtime.
-//! - [`managed_plane`], [`elected_plane`]: all switches of a topology, each with a driver that keeps it as the control plane wants it.
+//! - [`managed_plane`], [`elected_plane`]: all switches of a topology, each with a driver that keeps it in the state that the control plane desires.
 //!
-//! Both drivers implement [`netfold_controller::SwitchDriver`]; the decisions are in `netfold-controller`, which knows no gRPC.
+//! Both drivers implement [`netfold_controller::SwitchDriver`]; the decisions are in `netfold-controller`, which does not use gRPC.
 #![forbid(unsafe_code)]
 
 pub mod bfrt;

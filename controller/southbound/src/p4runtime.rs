@@ -1,6 +1,6 @@
-//! Control of switches over P4Runtime: bmv2 today, and whatever else offers it.
+//! Control of switches over P4Runtime: bmv2 today, and any other switch that offers it.
 //!
-//! - [`Managed`]: a switch that is kept as the control plane wants it, over broken connections, restarts of either side and
+//! - [`Managed`]: a switch that is kept in its desired state, over broken connections, restarts of either side and
 //!   other controllers; [`connect()`] makes one of a switch in a topology. What a controller uses.
 //! - [`Pipeline`]: what such a switch is to run. [`PeerPorts`] and [`Attachment`]: how it gets to its peers.
 //! - [`Client`]: the calls of one controller to one switch, in blocking form; it stays in charge by its open stream.

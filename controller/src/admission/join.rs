@@ -1,4 +1,4 @@
-//! Who may join what.
+//! Validation of join requests.
 
 use super::rate_limiter::LimitVerdict;
 use super::{Coordinator, Named, SessionId, Stage};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Longest job name, in bytes.
 pub(super) const NAME_LEN_MAX: usize = 64;
 
-/// What a request says by itself.
+/// The checks of a request that need no other state.
 trait Asked {
     /// Whether the request can be met at all by these switches.
     fn check(&self, fleet: &Fleet) -> Result<(), Refused>;

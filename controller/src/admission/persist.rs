@@ -1,4 +1,4 @@
-//! What is kept over a restart, and what is made of it afterwards.
+//! State that is kept over a restart, and its recovery.
 
 use super::{Coordinator, Named, Output};
 use crate::driver::HeldEntity;
@@ -100,7 +100,7 @@ impl Coordinator {
         all
     }
 
-    /// Has a change kept, where anything is.
+    /// Records a change, if jobs outlive this control plane.
     pub(super) fn keep(&mut self, change: Change) {
         if !self.config.grace.is_zero() {
             self.outputs.push_back(Output::Persist(change));

@@ -1,4 +1,4 @@
-//! Slots that are taken from some jobs for others: which, by a policy, and how.
+//! Reallocation of slots between jobs: a policy selects them, this module carries it out.
 //!
 //! A job whose ranks can go on by themselves for a while loses its place as it would with its switch; the ranks finish what is under
 //! way among themselves, from the chunk at which each stream stood, and join again at once. What they are given then is bounded by what
@@ -12,13 +12,13 @@ use crate::timers::Timer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Longest time between a move and the job's coming back for which slots are kept in mind.
+/// Longest time between a move and the job's next join for which its allowance is kept.
 const RETURN: Duration = Duration::from_secs(30);
 
 /// The one that slots are wanted for; others go by their numbers, which have 16 bits.
 const NEWCOMER: JobId = JobId(1 << 32);
 
-/// What was decided about trees, for as long as it matters.
+/// Decisions about trees, for as long as they apply.
 #[derive(Debug, Default)]
 pub(super) struct Reallocations {
     moved: BTreeMap<TreeName, Moved>,
@@ -60,7 +60,7 @@ impl ReallocationBudget {
 #[derive(Debug, Clone, Copy)]
 struct Moved {
     at: Duration,
-    /// So many slots at most when it comes.
+    /// Most slots that it is given when it joins.
     most: Option<u32>,
     /// Whether slots were taken from it, and not for it.
     displaced: bool,
@@ -120,7 +120,7 @@ impl Coordinator {
         true
     }
 
-    /// What has to be moved at all switches of a tree, and how many slots that makes.
+    /// The moves that are needed at all switches of a tree, and the number of slots that the tree then gets.
     fn room_at(
         &self,
         switches: &[usize],
@@ -235,7 +235,7 @@ impl Coordinator {
         }
     }
 
-    /// Who is to have how many slots; a tree of several switches grows where all of them have room.
+    /// The number of slots that each job is to have; a tree of several switches grows where all of them have room.
     fn growth(&self) -> BTreeMap<u16, u32> {
         let settled = |job: &ActiveTree| job.movable && job.since + self.config.settle <= self.now;
         let mut wanted: BTreeMap<u16, Vec<u32>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! One moment of the control plane, for people.
+//! Snapshot of the control plane for display.
 
 use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
@@ -11,7 +11,7 @@ use crate::view::{
 use std::collections::BTreeSet;
 
 impl Coordinator {
-    /// One moment: tenants, jobs and switches. Links are the topology's, which it does not know.
+    /// Snapshot of tenants, jobs and switches. Links belong to the topology, which is not known here.
     pub fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
         if scope == SnapshotScope::All {

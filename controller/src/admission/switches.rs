@@ -1,4 +1,4 @@
-//! Switches that come and go, and the jobs that lose their places with them.
+//! Loss and return of switches, and the jobs that lose their places with them.
 
 use super::Coordinator;
 use crate::jobs::{EndReason, JobEvent, TreePhase};
@@ -28,7 +28,7 @@ impl Coordinator {
         self.place_waiting(now);
     }
 
-    /// A switch does not answer. Its jobs lose their place if that lasts.
+    /// A switch does not respond. Its jobs lose their place if that lasts.
     pub fn switch_down(&mut self, now: Duration, switch: usize, reason: String) {
         self.tick(now);
         if self.fleet.down(switch).is_none() {
@@ -40,7 +40,7 @@ impl Coordinator {
         self.fleet.set_down(switch, Some(reason));
     }
 
-    /// A switch was found to hold something else than it was given, and was put right.
+    /// A switch's state was found to differ from the intended one and was corrected.
     pub fn switch_repaired(&mut self, now: Duration, switch: usize, message: String) {
         self.tick(now);
         let switch = self.fleet.info(switch).name.clone();

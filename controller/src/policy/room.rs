@@ -1,4 +1,4 @@
-//! Policies over slots that are in use: who is to give up how much, so that one more job fits, and who may have more.
+//! Policies over slots that are in use: which jobs give up how many, so that one more job fits, and which may have more.
 //!
 //! These are functions of the current allocation. A control plane that keeps its own account of slots asks them when it is short, takes the
 //! slots away from the jobs that they name, and grants what they say; between two questions it need not keep a policy.
@@ -30,11 +30,11 @@ pub struct Move {
 pub struct Room {
     /// Slots that it can have once all moves are made.
     pub slots: u32,
-    /// Who has to make room; none when it fits as it is.
+    /// The moves that make room; empty when it fits as it is.
     pub moves: Vec<Move>,
 }
 
-/// Who has to make room at a switch for a job, by an empty policy over its slots.
+/// The moves that make room for a job at a switch, by an empty policy over its slots.
 ///
 /// # Errors
 ///

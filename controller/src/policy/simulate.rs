@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Answer, Demand, JobId, Order, Policy};
 
-/// What comes to the switch.
+/// The workload of the switch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scenario {
     /// Seed of all that is random.
@@ -48,7 +48,7 @@ impl Scenario {
     }
 }
 
-/// How a policy did.
+/// Results of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Outcome {
     /// Share of the jobs that had slots at some time, 0 to 1.

@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 pub const PORT_FIRST: u16 = 49_152;
 /// Source ports tried for a flow that is to take the least loaded path.
 pub const PORTS_TRIED: u16 = 256;
-/// Source ports that a sprayed pair goes round.
+/// Source ports that a sprayed pair uses in turn.
 pub const PORTS_SPRAYED: u16 = 64;
 
 /// Murmur3 of 32 bits.
@@ -50,11 +50,11 @@ pub struct Hasher {
 /// Two ends between which there are flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// Who sends.
+    /// The source.
     pub source: Ipv4Addr,
-    /// To whom.
+    /// The destination.
     pub destination: Ipv4Addr,
-    /// To which UDP port.
+    /// The destination's UDP port.
     pub destination_port: u16,
 }
 

@@ -34,18 +34,18 @@ pub const PENALTY_MAX: u8 = 15;
 
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketOutcome {
     /// It was acknowledged without a mark.
     Clean,
     /// It was acknowledged with a mark (ECN).
     Marked,
-    /// It came without its data, or the receiver says that it is missing.
+    /// It came without its data, or the receiver reports that it is missing.
     Trimmed,
     /// Neither an acknowledgement nor a report of its loss was received.
     TimedOut,
 }
 
-impl Fate {
+impl PacketOutcome {
     /// What its value is penalised with.
     const fn penalty(self) -> u8 {
         match self {
@@ -68,7 +68,7 @@ pub trait Spray {
     fn next(&mut self, now_ns: u64) -> u16;
 
     /// Records the outcome of a packet with that value. Values that were never given are no mistake.
-    fn told(&mut self, now_ns: u64, value: u16, fate: Fate);
+    fn record_outcome(&mut self, now_ns: u64, value: u16, outcome: PacketOutcome);
 }
 
 /// The UDP source port that stands for an entropy value, with `salt` that differs from flow to flow.
@@ -118,7 +118,7 @@ impl Spray for Oblivious {
         self.step()
     }
 
-    fn told(&mut self, _: u64, _: u16, _: Fate) {}
+    fn record_outcome(&mut self, _: u64, _: u16, _: PacketOutcome) {}
 }
 
 /// As [`Oblivious`], without values that have a penalty: whenever one is passed over, it has one less.
@@ -143,9 +143,9 @@ impl Bitmap {
         self.penalties.get(usize::from(value)).copied().unwrap_or(0)
     }
 
-    fn penalise(&mut self, value: u16, fate: Fate) {
+    fn penalise(&mut self, value: u16, outcome: PacketOutcome) {
         if let Some(penalty) = self.penalties.get_mut(usize::from(value)) {
-            *penalty = (*penalty + fate.penalty()).min(PENALTY_MAX);
+            *penalty = (*penalty + outcome.penalty()).min(PENALTY_MAX);
         }
     }
 
@@ -166,8 +166,8 @@ impl Spray for Bitmap {
         self.step()
     }
 
-    fn told(&mut self, _: u64, value: u16, fate: Fate) {
-        self.penalise(value, fate);
+    fn record_outcome(&mut self, _: u64, value: u16, outcome: PacketOutcome) {
+        self.penalise(value, outcome);
     }
 }
 
@@ -205,7 +205,7 @@ impl Cache {
     }
 }
 
-/// Recycles values: a packet that came through unmarked says that its way is free.
+/// Recycles values: an unmarked acknowledgement means that the path is not congested.
 ///
 /// After a time-out only values that are known to have come through are used for [`FROZEN_NS`], since packets that were dropped by a full
 /// queue would have been trimmed, and reported by the receiver: a link or switch has failed. This needs switches that trim.
@@ -258,11 +258,11 @@ impl Spray for Reps {
         self.cache.take().unwrap_or_else(|| self.walk.random())
     }
 
-    fn told(&mut self, now_ns: u64, value: u16, fate: Fate) {
+    fn record_outcome(&mut self, now_ns: u64, value: u16, outcome: PacketOutcome) {
         self.thaw(now_ns);
-        match fate {
-            Fate::Clean if !self.is_frozen(now_ns) => self.cache.put(value),
-            Fate::TimedOut if self.frozen_until_ns.is_none() => {
+        match outcome {
+            PacketOutcome::Clean if !self.is_frozen(now_ns) => self.cache.put(value),
+            PacketOutcome::TimedOut if self.frozen_until_ns.is_none() => {
                 self.frozen_until_ns = Some(now_ns.saturating_add(FROZEN_NS));
             }
             _ => {}
@@ -293,9 +293,9 @@ impl Spray for Mixed {
         self.cache.take().unwrap_or_else(|| self.bitmap.step())
     }
 
-    fn told(&mut self, _: u64, value: u16, fate: Fate) {
-        self.bitmap.penalise(value, fate);
-        if fate == Fate::Clean {
+    fn record_outcome(&mut self, _: u64, value: u16, outcome: PacketOutcome) {
+        self.bitmap.penalise(value, outcome);
+        if outcome == PacketOutcome::Clean {
             self.cache.put(value);
         }
     }

@@ -1,6 +1,6 @@
 //! One shift a job from one shift for each job and link.
 //!
-//! A link wants its jobs apart by certain times; what matters is the difference between two of them. Jobs and links are the nodes of
+//! A link requires certain time offsets between its jobs; what matters is the difference between two of them. Jobs and links are the nodes of
 //! a graph, with an edge for each job on a link. Where it has no loop, one job of each connected part may stay where it is, and all
 //! others follow: from a job over a link to the next job. Source: CASSINI (NSDI 2024), section 4.2 as far as we know.
 
@@ -13,7 +13,7 @@ pub struct Affinity {
     pub job: usize,
     /// The link.
     pub link: usize,
-    /// By how much the link wants it later, in microseconds.
+    /// By how much the link requires it to be delayed, in microseconds.
     pub shift_us: u64,
 }
 
@@ -29,7 +29,7 @@ pub struct Loop {
 
 /// The shift of each job, in microseconds, less than its period; `periods_us` has all jobs' and no 0.
 ///
-/// For two jobs of a link the difference of their shifts is what the link wants, up to whole periods of the two.
+/// For two jobs of a link the difference of their shifts is what the link requires, up to whole periods of the two.
 ///
 /// # Errors
 ///

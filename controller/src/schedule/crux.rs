@@ -121,7 +121,8 @@ fn add(job: &Job, paths: &[usize], to: &mut [f64], scale: f64) {
 /// Each job meets that one on a link of its own, once ahead of it and once behind it; the factor is the time of sending that it gains by
 /// being ahead, over what the other gains. Where neither gains it is 1. Within `1 / FACTOR_MAX` and [`FACTOR_MAX`].
 ///
-/// The horizon is [`ITERATIONS_COMPARED`] iterations of the slower one, [`ITERATIONS_MAX`] of the faster one at most; see [`factor`] for one of the caller's.
+/// The horizon is [`ITERATIONS_COMPARED`] iterations of the slower one, [`ITERATIONS_MAX`] of the faster one at most;
+/// see [`factor`] for one of the caller's.
 pub fn factors(rhythms: &[Rhythm]) -> Vec<f64> {
     let busy = |rhythm: &Rhythm| rhythm.send_us as f64 / period_us(rhythm).max(1) as f64;
     let most =
@@ -163,7 +164,7 @@ pub struct Decision {
     pub level: usize,
 }
 
-/// Paths, priorities, and levels of which there are at most `levels`, for all jobs. To be asked again whenever a job comes or goes.
+/// Paths, priorities, and levels of which there are at most `levels`, for all jobs. To be called again whenever a job starts or ends.
 ///
 /// # Panics
 ///

@@ -6,7 +6,7 @@
 //!
 //! Source: Crux (SIGCOMM 2024), section 5.2. Jobs are put in a random order that follows all edges; the best cut of that order into
 //! consecutive levels is found exactly; the best of several orders is taken. The paper goes through the graph breadth first; here each
-//! next job is any whose predecessors are all placed, by the same chance.
+//! next job is drawn uniformly at random from those whose predecessors are all placed.
 
 use rand::{Rng, RngExt};
 

@@ -1,4 +1,4 @@
-//! Accepting connections, whatever goes wrong.
+//! Accepting connections, in spite of errors.
 
 use std::io;
 use std::time::Duration;

@@ -125,9 +125,10 @@ impl Hub {
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
         // No lease is judged before this.
-        let mut patience = turn;
+        let mut leases_judged_from = turn;
         loop {
-            let deadline = self.coordinator.next_deadline().map(|at| (self.started + at).max(patience));
+            let deadline =
+                self.coordinator.next_deadline().map(|at| (self.started + at).max(leases_judged_from));
             tokio::select! {
                 () = &mut shutdown => break,
                 Some((id, message)) = self.inputs_queue.recv() => self.receive(id, message),
@@ -139,7 +140,7 @@ impl Hub {
                     let now = Instant::now();
                     if now - turn > self.heartbeat * 2 {
                         // The process was stopped or starved: read first what the workers sent meanwhile.
-                        patience = now + self.heartbeat / 2;
+                        leases_judged_from = now + self.heartbeat / 2;
                     } else {
                         self.coordinator.handle_timeout(now - self.started);
                     }
@@ -230,7 +231,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Does what the coordinator asks for: first of all it makes durable what is to be kept.
+    /// Carries out the coordinator's outputs: changes are made durable first.
     fn deliver(&mut self) -> Result<(), ServerError> {
         let mut outputs = VecDeque::new();
         loop {
@@ -258,7 +259,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes what the coordinator asks for; changes among it are durable when this returns.
+    /// Collects the coordinator's outputs; changes among them are durable when this returns.
     fn collect(&mut self, outputs: &mut VecDeque<Output>) -> Result<(), ServerError> {
         let mut changes: Vec<Change> = Vec::new();
         while let Some(output) = self.coordinator.poll_output() {

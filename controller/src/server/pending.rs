@@ -21,7 +21,7 @@ pub(super) const HANDSHAKES_MAX: usize = 256;
 /// How long a handshake may take.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection's bytes, whatever they go over.
+/// A connection's byte stream, encrypted or not.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -46,7 +46,7 @@ pub(super) async fn run(
             () = accepted.closed() => return,
             else => return,
         };
-        // Lines are short and wanted at once; a connection that is broken already says so when it is read.
+        // Lines are short and wanted at once; a connection that is broken already fails when it is read.
         let _ = stream.set_nodelay(true);
         let Some(tls) = tls.clone() else {
             if accepted.send(PendingConnection { stream: Box::new(stream), peer }).await.is_err() {

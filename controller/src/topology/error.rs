@@ -91,7 +91,7 @@ pub enum Problem {
     /// A switch of that number does not exist.
     #[error("there is no switch number {0}")]
     AbsentSwitch(usize),
-    /// The text of a value is not what the key wants.
+    /// The text of a value is not valid for the key.
     #[error("{key} = {value:?}: write {want}")]
     Value {
         /// The key.
@@ -117,7 +117,7 @@ pub enum Problem {
         /// What it is needed for.
         why: &'static str,
     },
-    /// The key says what the switch's kind has no use for.
+    /// The key does not apply to the switch's kind.
     #[error("{key} is of no use here: {why}; leave it out")]
     Useless {
         /// The key.

@@ -107,7 +107,7 @@ impl Topology {
             lines.switches.push(at);
             let (index, table) = (switches.len(), table.into_inner());
             let element = Element::Switch(index, table.name.clone());
-            // Before the ends that name it, of which it would be said that there is no such switch.
+            // Before the ends that name it, which would be reported as naming an unknown switch.
             if !is_name(&table.name) {
                 return Err(located(at, element, Problem::Name));
             }

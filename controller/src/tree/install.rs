@@ -165,7 +165,7 @@ impl Installed {
     }
 
     /// Takes everything away again: entries from the leaves up, then groups, then ports. Call it again after an error; what
-    /// is gone is not asked for twice.
+    /// was removed is not removed twice.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Installed {
     ///
     /// # Errors
     ///
-    /// The first call that failed. What is gone is not asked for twice.
+    /// The first call that failed. What was removed is not removed twice.
     pub fn retire<D: Drivers + ?Sized>(
         &mut self,
         plan: &TreePlan,

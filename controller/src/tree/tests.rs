@@ -70,7 +70,7 @@ fn two_leaves_and_a_spine() {
 }
 
 #[test]
-fn the_largest_tree_has_a_place_for_everyone() {
+fn the_largest_tree_has_a_place_for_every_worker() {
     let shape = Shape::regular(3, 32, 32768).unwrap();
     let plan = plan(&shape).unwrap();
     assert_eq!(plan.switch_plans().len(), 1057);

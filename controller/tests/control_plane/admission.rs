@@ -97,7 +97,7 @@ fn a_silent_member_is_lost_after_the_lease() {
         Some(1),
         "the event is sent if the connection still works"
     );
-    assert!(bench.received[&members[0]].text().contains("no sign of life"));
+    assert!(bench.received[&members[0]].text().contains("no heartbeat"));
     bench.finish();
 }
 

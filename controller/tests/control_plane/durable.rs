@@ -75,7 +75,7 @@ fn a_session_that_breaks_can_go_on() {
 }
 
 #[test]
-fn who_stays_away_is_lost_and_who_comes_anew_replaces_the_dead() {
+fn an_absent_member_is_lost_and_a_new_job_replaces_an_absent_one() {
     let mut bench = bench();
     let a = bench.start("a", 2, 5000);
     let b = bench.start("b", 2, 6000);

@@ -218,7 +218,7 @@ fn a_silent_member_is_lost_after_the_lease() {
         }
     };
     assert_eq!(lost.0, 1);
-    assert!(lost.1.contains("no sign of life"), "{}", lost.1);
+    assert!(lost.1.contains("no heartbeat"), "{}", lost.1);
     assert!(start.elapsed() >= Duration::from_millis(900), "took {:?}", start.elapsed());
     assert_eq!(members[1].peer_lost(), 1);
     port.finish();

@@ -120,7 +120,7 @@ fn a_job_shrinks_for_another_and_grows_back_when_that_has_gone() {
 }
 
 #[test]
-fn who_comes_while_another_is_set_up_waits_for_that() {
+fn a_job_that_arrives_while_another_is_set_up_waits_for_it() {
     let mut bench = shared(Sharing::Elastic);
     let (first, second) = (Pair::new("first", 1024, 5000), Pair::new("second", 1024, 5010));
     let a = first.ask(&mut bench);
@@ -138,7 +138,7 @@ fn who_comes_while_another_is_set_up_waits_for_that() {
 }
 
 #[test]
-fn three_jobs_come_to_a_rest() {
+fn three_jobs_reach_a_stable_allocation() {
     let mut bench = shared(Sharing::Elastic);
     let pairs = [Pair::new("a", 1024, 5000), Pair::new("b", 1024, 5010), Pair::new("c", 1024, 5020)];
     let mut members = pairs.each_ref().map(|_| None::<[SessionId; 2]>);
@@ -162,7 +162,7 @@ fn three_jobs_come_to_a_rest() {
 }
 
 #[test]
-fn who_cannot_do_without_keeps_what_it_has() {
+fn a_job_that_needs_the_switch_keeps_its_slots() {
     for sharing in Sharing::ALL {
         let mut bench = shared(sharing);
         let a = Pair { movable: false, ..Pair::new("first", 1024, 5000) }.join(&mut bench);

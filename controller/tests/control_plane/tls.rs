@@ -127,7 +127,7 @@ fn plain_text_at_a_tls_port_is_refused_with_the_reason() {
         panic!("not refused")
     };
     assert!(message.contains("speaks TLS") && message.contains("NETFOLD_CA"), "{message}");
-    assert_eq!(plain.read(&mut [0]).unwrap(), 0, "and that was all");
+    assert_eq!(plain.read(&mut [0]).unwrap(), 0, "no further data");
     is_admitted(port.local_addr(), &authority, "a", 5001);
 }
 

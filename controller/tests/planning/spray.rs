@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use netfold_controller::route::spray::{
-    Bitmap, CACHE, EXPLORED, FROZEN_NS, Fate, Mixed, Oblivious, Reps, Spray, VALUES_MAX, port,
+    Bitmap, CACHE, EXPLORED, FROZEN_NS, Mixed, Oblivious, PacketOutcome, Reps, Spray, VALUES_MAX, port,
 };
 
 #[test]
@@ -34,12 +34,12 @@ fn every_round_has_every_value_once() {
 #[test]
 fn penalties_decrease_each_time_a_value_is_skipped() {
     let mut spray = Bitmap::new(16, 1).unwrap();
-    spray.told(0, 5, Fate::Trimmed);
-    spray.told(0, 6, Fate::Marked);
-    spray.told(0, 7, Fate::TimedOut);
-    spray.told(0, 7, Fate::TimedOut);
-    spray.told(0, 8, Fate::Clean);
-    spray.told(0, 999, Fate::TimedOut);
+    spray.record_outcome(0, 5, PacketOutcome::Trimmed);
+    spray.record_outcome(0, 6, PacketOutcome::Marked);
+    spray.record_outcome(0, 7, PacketOutcome::TimedOut);
+    spray.record_outcome(0, 7, PacketOutcome::TimedOut);
+    spray.record_outcome(0, 8, PacketOutcome::Clean);
+    spray.record_outcome(0, 999, PacketOutcome::TimedOut);
     assert_eq!([5, 6, 7, 8].map(|value| spray.penalty(value)), [4, 1, 15, 0]);
     let mut given = [0; 16];
     // Fifteen rounds: without those skipped there are 16 less 1 each time for 7, and so on.
@@ -53,40 +53,46 @@ fn penalties_decrease_each_time_a_value_is_skipped() {
     );
     assert_eq!(spray.penalty(7), 0);
     // When all are penalised, those with the least come first.
-    (0..16).for_each(|value| spray.told(0, value, if value == 3 { Fate::Marked } else { Fate::Trimmed }));
+    (0..16).for_each(|value| {
+        spray.record_outcome(
+            0,
+            value,
+            if value == 3 { PacketOutcome::Marked } else { PacketOutcome::Trimmed },
+        )
+    });
     assert_eq!(spray.next(0), 3);
 }
 
 #[test]
 fn what_came_through_is_used_again_once_and_the_oldest_first() {
     let mut spray = Reps::new(256, 9).unwrap();
-    (10..13).for_each(|value| spray.told(0, value, Fate::Clean));
-    spray.told(0, 99, Fate::Marked);
+    (10..13).for_each(|value| spray.record_outcome(0, value, PacketOutcome::Clean));
+    spray.record_outcome(0, 99, PacketOutcome::Marked);
     assert_eq!([spray.next(0), spray.next(0), spray.next(0)], [10, 11, 12]);
     let explored: BTreeSet<u16> = (0..50).map(|_| spray.next(0)).collect();
     assert!(explored.len() > 30, "then random ones");
-    (0..CACHE as u16 + 2).for_each(|value| spray.told(0, value, Fate::Clean));
+    (0..CACHE as u16 + 2).for_each(|value| spray.record_outcome(0, value, PacketOutcome::Clean));
     assert_eq!(spray.next(0), 2, "older ones were forgotten");
 }
 
 #[test]
 fn after_a_timeout_only_what_came_through_is_used() {
     let mut spray = Reps::new(256, 9).unwrap();
-    spray.told(0, 1, Fate::TimedOut);
+    spray.record_outcome(0, 1, PacketOutcome::TimedOut);
     assert!(spray.is_frozen(1));
     assert!((0..256).contains(&spray.next(1)), "nothing came through yet: something must be tried");
     let mut spray = Reps::new(256, 9).unwrap();
     for value in [40, 41, 42] {
-        spray.told(0, value, Fate::Clean);
+        spray.record_outcome(0, value, PacketOutcome::Clean);
         assert_eq!(spray.next(0), value);
     }
-    spray.told(5, 7, Fate::TimedOut);
-    spray.told(6, 50, Fate::Clean);
+    spray.record_outcome(5, 7, PacketOutcome::TimedOut);
+    spray.record_outcome(6, 50, PacketOutcome::Clean);
     let frozen: Vec<u16> = (0..6).map(|_| spray.next(10)).collect();
     assert_eq!(frozen, [40, 41, 42, 40, 41, 42], "in turn, used or not; nothing is learnt meanwhile");
     let over = 5 + FROZEN_NS;
     assert!(spray.is_frozen(over - 1) && !spray.is_frozen(over));
-    spray.told(over, 77, Fate::Clean);
+    spray.record_outcome(over, 77, PacketOutcome::Clean);
     let explored: BTreeSet<u16> = (0..EXPLORED).map(|_| spray.next(over)).collect();
     assert!(explored.len() > 10, "all is forgotten, and random ones are tried");
     assert_eq!(spray.next(over), 77);
@@ -96,27 +102,27 @@ fn after_a_timeout_only_what_came_through_is_used() {
 /// Returns the part of packets on dead and on slow paths, of the second half.
 fn shares(spray: &mut dyn Spray, dead: u16, slow: u16) -> (f64, f64) {
     const PACKETS: usize = 20_000;
-    let mut waiting: VecDeque<(u16, Fate)> = VecDeque::new();
+    let mut waiting: VecDeque<(u16, PacketOutcome)> = VecDeque::new();
     let (mut lost, mut marked) = (0, 0);
     for packet in 0..PACKETS {
         let now_ns = packet as u64 * 1_000;
         let value = spray.next(now_ns);
         // A fixed scattering of values over paths.
         let path = (value.wrapping_mul(0x9e37) >> 7) % 16;
-        let fate = match path {
-            path if path < dead => Fate::TimedOut,
-            path if path < dead + slow => Fate::Marked,
-            _ => Fate::Clean,
+        let outcome = match path {
+            path if path < dead => PacketOutcome::TimedOut,
+            path if path < dead + slow => PacketOutcome::Marked,
+            _ => PacketOutcome::Clean,
         };
         if packet >= PACKETS / 2 {
-            lost += usize::from(fate == Fate::TimedOut);
-            marked += usize::from(fate == Fate::Marked);
+            lost += usize::from(outcome == PacketOutcome::TimedOut);
+            marked += usize::from(outcome == PacketOutcome::Marked);
         }
-        waiting.push_back((value, fate));
+        waiting.push_back((value, outcome));
         if waiting.len() > 16
-            && let Some((value, fate)) = waiting.pop_front()
+            && let Some((value, outcome)) = waiting.pop_front()
         {
-            spray.told(now_ns, value, fate);
+            spray.record_outcome(now_ns, value, outcome);
         }
     }
     (lost as f64 / (PACKETS / 2) as f64, marked as f64 / (PACKETS / 2) as f64)

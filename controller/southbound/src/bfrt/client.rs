@@ -50,7 +50,7 @@ impl BfrtConfig {
     }
 }
 
-/// A subscribed client. The stream lives as long as it does.
+/// A subscribed client. The stream stays open until it is dropped.
 pub(super) struct Bfrt {
     config: BfrtConfig,
     p4_name: String,

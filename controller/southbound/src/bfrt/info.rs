@@ -226,7 +226,7 @@ pub(super) fn update(kind: UpdateType, entry: Entry) -> Update {
     Update { r#type: kind as i32, entity: Some(Entity { entity: Some(EntityKind::TableEntry(entry)) }) }
 }
 
-/// The object of that name, which may stand behind those of pipe and control.
+/// The object of that name, which may be prefixed with those of pipe and control.
 fn named<'a>(list: &'a Value, name: &str) -> Result<&'a Value, BfrtError> {
     let is = |object: &&Value| {
         let full = object["name"].as_str().unwrap_or_default();
@@ -236,7 +236,7 @@ fn named<'a>(list: &'a Value, name: &str) -> Result<&'a Value, BfrtError> {
     found.ok_or_else(|| BfrtError::Info(format!("bf-rt.json has no {name}: it is of another program")))
 }
 
-/// Data of a table without actions: each stands in a wrapper.
+/// Data of a table without actions: each is in a wrapper.
 fn named_data<'a>(table: &'a Value, name: &str) -> Result<&'a Value, BfrtError> {
     let singletons = table["data"].as_array().into_iter().flatten().map(|data| &data["singleton"]);
     let found = singletons.into_iter().find(|single| single["name"].as_str() == Some(name));

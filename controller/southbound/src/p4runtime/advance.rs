@@ -13,7 +13,7 @@ use netfold_controller::driver::DriverError;
 const WINDOW: usize = 32;
 
 /// First retransmission timeout; it doubles with each retransmission.
-const PATIENCE: Duration = Duration::from_millis(100);
+const RETRANSMISSION_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Times that one packet is sent before its slot counts as silent.
 const SENDS_MAX: u32 = 6;
@@ -39,7 +39,7 @@ struct Round<'c> {
 }
 
 /// Moves every set of the slots on to `chunk` and returns the newest chunk stored, as
-/// [`netfold_controller::SwitchDriver::advance`] wants it. `nonce` is a number that no recent call had.
+/// [`netfold_controller::SwitchDriver::advance`] requires it. `nonce` is a number that no recent call had.
 pub(crate) fn advance(
     control: &mut dyn ControlPort,
     nonce: u32,
@@ -71,7 +71,7 @@ impl Round<'_> {
         let mut bytes = [0; header::LEN];
         request(slot, set, self.chunk, self.nonce).emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
         self.control.send(&bytes)?;
-        let again_at = Instant::now() + PATIENCE * (1 << (sends - 1).min(5));
+        let again_at = Instant::now() + RETRANSMISSION_TIMEOUT * (1 << (sends - 1).min(5));
         self.asked.insert((slot, set), Asked { sends, again_at });
         Ok(())
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_told_with_how_much_of_it() {
+    fn missing_answers_are_reported_with_their_number() {
         let mut line = Line::new(|number| number > 3);
         assert!(matches!(advance(&mut line, 1, 0, 2, 0), Err(DriverError::Silent { answered: 3, asked: 4 })));
     }

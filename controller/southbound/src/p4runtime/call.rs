@@ -1,4 +1,4 @@
-//! The calls of P4Runtime, one at a time, with a deadline and errors that say what to do.
+//! The calls of P4Runtime, one at a time, with a deadline and errors that suggest a remedy.
 
 use std::future::Future;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) const BATCH_MAX: usize = 50;
 /// Wait between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Silence after which the kernel asks whether the other end is there. HTTP/2 has pings of its own, for which gRPC's C
+/// Idle time after which the kernel sends keepalive probes. HTTP/2 has pings of its own, for which gRPC's C
 /// library, and so bmv2, ends a connection.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart_by_update() {
+    fn errors_are_assigned_to_their_updates() {
         let good = v1::Error::default();
         let bad = v1::Error {
             canonical_code: Code::AlreadyExists as i32,

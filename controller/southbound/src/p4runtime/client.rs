@@ -54,7 +54,7 @@ impl Default for ClientConfig {
 /// A controller's side of P4Runtime for one switch.
 ///
 /// Calls block and may come from any thread, also from one of an asynchronous runtime, which they hold up. Connection
-/// and stream live on a thread of their own; when the stream ends, the next call that changes something opens it anew.
+/// and stream are owned by a thread; when the stream ends, the next call that changes something reopens it.
 /// Dropping the client ends both.
 pub struct Client {
     shared: Arc<Shared>,
@@ -164,7 +164,7 @@ impl Client {
         self.shared.schema().clone()
     }
 
-    /// Carries out updates in order; each that can be done is done, whatever the others. A long list goes in several
+    /// Carries out updates in order; an update that fails does not prevent the others. A long list goes in several
     /// requests.
     ///
     /// # Errors

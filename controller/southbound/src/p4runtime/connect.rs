@@ -74,8 +74,8 @@ pub enum ConnectError {
     Start(#[from] P4RuntimeError),
 }
 
-/// How a switch of a topology is managed, as far as the topology says; for [`Managed::start`], after changes of the caller's
-/// own.
+/// The configuration of a managed switch that follows from the topology; for [`Managed::start`], after the caller's own
+/// changes.
 ///
 /// Peers of switches with numbered ports are looked up by their IPv4 addresses: other switches first, and of several links
 /// to the same switch the first of the file; then hosts, by the longest prefix.
@@ -117,7 +117,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
     Ok((config, pipeline))
 }
 
-/// Manages a switch of a topology, of which `held` says what an earlier control plane had asked for and still is; see
+/// Manages a switch of a topology, where `held` lists the objects that an earlier control plane installed and that are still desired; see
 /// [`Managed::start`].
 ///
 /// # Errors

@@ -13,7 +13,7 @@ pub trait ControlPort: Send {
     ///
     /// # Errors
     ///
-    /// When the port is gone for good.
+    /// When the port has failed permanently.
     fn send(&mut self, datagram: &[u8]) -> io::Result<()>;
 
     /// Waits until `deadline` for a datagram and writes it into `buffer`, cut to the buffer's length. Returns its
@@ -21,7 +21,7 @@ pub trait ControlPort: Send {
     ///
     /// # Errors
     ///
-    /// When the port is gone for good.
+    /// When the port has failed permanently.
     fn receive(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<Option<usize>>;
 }
 
@@ -48,7 +48,7 @@ impl UdpControlPort {
     ///
     /// # Errors
     ///
-    /// When the system does not say.
+    /// When the system does not report it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }

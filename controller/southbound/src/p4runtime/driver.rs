@@ -117,7 +117,7 @@ impl P4RuntimeDriver {
     /// # Errors
     ///
     /// [`P4RuntimeError`]. The pipeline and the groups that were there are put back as far as the switch lets us; the
-    /// entries that were in its tables are gone if it has taken the new pipeline.
+    /// entries that were in its tables are lost if it has accepted the new pipeline.
     pub fn start(
         client: Client,
         program: &Program,
@@ -283,7 +283,7 @@ impl P4RuntimeDriver {
             self.groups.insert(group, Group { replicas, sure: true });
             return Ok(());
         };
-        // Some switches forget half of a group when a change fails, so it is made anew.
+        // Some switches forget half of a group when a change fails, so it is created again.
         let restored = self.tables.delete_group(group).is_ok();
         self.groups.remove(&group);
         if let Some(replicas) = before {

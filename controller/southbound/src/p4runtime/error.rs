@@ -90,7 +90,7 @@ pub enum P4RuntimeError {
     Thread {
         /// The switch.
         switch: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -145,7 +145,7 @@ pub enum P4RuntimeError {
         switch: String,
         /// The call.
         rpc: Rpc,
-        /// What the transport said.
+        /// The transport's message.
         message: String,
     },
     /// Another controller is in charge.
@@ -158,7 +158,7 @@ pub enum P4RuntimeError {
         switch: String,
         /// Our election id.
         ours: u128,
-        /// The highest that the switch knows; 0 when it does not say.
+        /// The highest that the switch has received; 0 when it does not report one.
         highest: u128,
     },
     /// The switch cannot run the pipeline. What it ran before, it may have lost.

@@ -1,20 +1,20 @@
-//! A switch that is kept as the control plane wants it, whatever becomes of the connection, the switch or other clients.
+//! A switch that is kept in the state that the control plane desires, despite lost connections, restarts and other clients.
 //!
-//! A thread of its own connects, bids to be in charge, and compares what the switch holds with what was asked for. Only
-//! differences are written: over a switch that is as it should be, a pass writes nothing. It repeats the comparison from
+//! A thread of its own connects, bids to become primary, and compares what the switch holds with the desired state. Only
+//! differences are written: if the switch is in its desired state, a pass writes nothing. It repeats the comparison from
 //! time to time, and after everything whose outcome is not known: a call that failed half way, a connection that broke.
 //!
 //! # States
 //!
-//! - *Up*: we are in charge, and the switch held what was asked for when it was last compared. Calls are carried out.
-//! - *Down*: no connection, another controller in charge, or a comparison that could not be finished. Calls that ask for
+//! - *Up*: we are primary, and the switch was in its desired state when it was last compared. Calls are carried out.
+//! - *Down*: no connection, another controller is primary, or a comparison that could not be finished. Calls that ask for
 //!   something fail at once with [`DriverError::Unreachable`]; nothing is noted for later. Calls that take something away succeed: it is
 //!   not asked for any more, so the comparison that comes before *Up* removes it. A job that is over does not hold other switches' slots
-//!   because one of its switches is gone. It is tried again, at growing intervals.
+//!   because one of its switches is unreachable. The connection is retried with exponential back-off.
 //!
 //! A switch is *fresh* when it has lost what its slots held since we last knew it: it had no pipeline or another one, so
-//! that ours was pushed; it says that it was started anew; or nothing at all of what we had put there is left. Whatever was asked
-//! for before is forgotten then. Deleting it succeeds without a word to the switch.
+//! that ours was pushed; it reports a restart; or none of the objects that we had installed is left. Whatever was asked
+//! for before is forgotten then. Deleting it succeeds without a call to the switch.
 
 mod call;
 mod change;
@@ -157,9 +157,9 @@ pub enum SwitchEvent {
         limits: Limits,
         /// How it folds lanes.
         numerics: Numerics,
-        /// Which start of the switch this is, for [`ManagedConfig::boot`]; `None` when it does not say.
+        /// Which start of the switch this is, for [`ManagedConfig::boot`]; `None` when it does not report that.
         boot: Option<String>,
-        /// Where its peers send to; `None` when it does not say.
+        /// Where its peers send to; `None` when it does not report that.
         data: Option<SocketAddr>,
     },
     /// It takes no calls.
@@ -199,7 +199,7 @@ struct Tally {
     pushes: AtomicU64,
 }
 
-/// How a switch stands, as handles see it.
+/// The state of a switch, as handles see it.
 #[derive(Debug, Clone)]
 enum Phase {
     Up,
@@ -238,7 +238,7 @@ struct Owner {
     controls: Mutex<Controls>,
     limits: Limits,
     numerics: Numerics,
-    patience: Duration,
+    call_timeout: Duration,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -255,16 +255,16 @@ impl Drop for Owner {
     }
 }
 
-/// A handle on a managed switch; all clones are the same switch. With the last one the connection ends, and the switch goes on
+/// A handle on a managed switch; all clones are the same switch. Dropping the last one ends the connection and leaves the switch
 /// as it is.
 ///
-/// Calls fail at once while the switch is down, unless they take something away. Otherwise they take as long as the switch does, but for requests that it does not
-/// answer within [`ManagedConfig::call_within`].
+/// Calls fail at once while the switch is down, unless they remove something. Otherwise they take as long as the switch does, up to
+/// [`ManagedConfig::call_within`] for each request.
 #[derive(Clone)]
 pub struct Managed(Arc<Owner>);
 
 impl Managed {
-    /// Starts to manage a switch, of which `held` says what was asked for by an earlier control plane and still is.
+    /// Starts to manage a switch, where `held` lists the objects that an earlier control plane installed and that are still desired.
     /// Returns at once; a thread of this switch's own passes events to the listener, which must not wait for its switch.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Managed {
         let numerics = profile.numerics;
         let line = Arc::new(PacketLine::default());
         let stream = || PacketControlPort::new(Arc::clone(&line), profile.encapsulation);
-        let patience = config.call_within * 2;
+        let call_timeout = config.call_within * 2;
         let port = config.control.take().unwrap_or_else(|| Box::new(stream()));
         let nonce = RandomState::new().build_hasher().finish() as u32;
         let shared = Arc::new(Shared {
@@ -326,7 +326,7 @@ impl Managed {
             .map_err(failed)?;
         let controls = Mutex::new(Controls { port, nonce });
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Self(Arc::new(Owner { shared, calls, controls, limits, numerics, patience, stop, thread })))
+        Ok(Self(Arc::new(Owner { shared, calls, controls, limits, numerics, call_timeout, stop, thread })))
     }
 
     /// What the switch is called in messages.
@@ -387,7 +387,7 @@ impl Managed {
         let gone = |reason: &str| self.0.shared.unreachable(reason.into());
         let (call, ticket) = Call::new(request);
         self.0.calls.send(call).map_err(|_| gone("its thread has ended"))?;
-        ticket.wait(self.0.patience).unwrap_or_else(|| Err(gone("it is busy, or its thread has ended")))
+        ticket.wait(self.0.call_timeout).unwrap_or_else(|| Err(gone("it is busy, or its thread has ended")))
     }
 }
 

@@ -38,7 +38,7 @@ impl PeerTable {
         Self::default()
     }
 
-    /// Everybody with such an address is at this place.
+    /// Maps all peers with such an address to `place`.
     #[must_use]
     pub fn with(mut self, prefix: Prefix, place: PeerPort) -> Self {
         self.ranges.push((prefix, place));

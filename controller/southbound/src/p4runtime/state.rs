@@ -9,7 +9,7 @@ use netfold_p4_runtime::schema::{decode_replica, encode_replica};
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
 use netfold_p4_runtime::{Schema, SchemaError};
 
-/// By what a table knows an entry: table, key fields in order of their ids, priority.
+/// The key by which a table identifies an entry: table, key fields in order of their ids, priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     table: u32,

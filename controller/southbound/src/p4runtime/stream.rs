@@ -24,12 +24,12 @@ const REQUESTS_MAX: usize = 256;
 const BIDS_MAX: u32 = 3;
 
 /// How long an election id that is in use is tried again.
-const LINGER: Duration = Duration::from_secs(3);
+const ID_IN_USE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Wait between two such attempts.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Where the switch says that we stand.
+/// Our role, according to the switch's arbitration updates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Arbitration {
     /// It has not said so yet.
@@ -43,7 +43,7 @@ pub(super) enum Arbitration {
     Vacant {
         highest: u128,
     },
-    /// The stream is over. `taken` says whether the switch took the bid for a wrong one, as when its id is in use.
+    /// The stream is over. `taken` is set if the switch rejected the bid as invalid, for example because its id is in use.
     Ended {
         message: String,
         taken: bool,
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Opens the stream, bids, and waits until the switch says where we stand, whatever that is. Packets from the switch
+    /// Opens the stream, bids, and waits for the first arbitration update, whatever role it gives us. Packets from the switch
     /// go to `line`.
     pub(super) async fn enter(
         remote: &Remote,
@@ -117,7 +117,7 @@ impl Stream {
         self.arbitration.borrow().clone()
     }
 
-    /// Waits until the switch says something else than before.
+    /// Waits for the next change of our role.
     pub(super) async fn changed(&mut self) {
         // The task that tells us has said last that the stream is over.
         let _ = self.arbitration.changed().await;
@@ -168,7 +168,7 @@ impl Stream {
         *self.arbitration.borrow() == Arbitration::Primary
     }
 
-    /// The highest election id that the switch knows, if it has last said that we are not primary.
+    /// The highest election id in the last arbitration update, if we are not primary.
     pub(super) fn outbid(&self) -> Option<u128> {
         match *self.arbitration.borrow() {
             Arbitration::Backup { highest } | Arbitration::Vacant { highest } => Some(highest),

@@ -1,4 +1,4 @@
-//! Changes of a switch's tables and multicast groups that either happen or leave nothing behind.
+//! Changes of a switch's tables and multicast groups that either succeed or are rolled back.
 
 use std::sync::Arc;
 
@@ -56,14 +56,14 @@ impl Tables {
                 };
                 let gone: Vec<_> = entries.iter().filter(|entry| !left.contains(entry)).cloned().collect();
                 let restored = self.updates(&gone, UpdateType::Insert)?;
-                // What cannot be restored is gone, which the caller wants anyway.
+                // An entry that cannot be restored stays deleted, which the caller requested anyway.
                 let _ = self.client.write(restored);
                 Err(error)
             }
         }
     }
 
-    /// Tries to remove entries; returns those that are still there, with the error that says why.
+    /// Tries to remove entries; returns those that are still there, with the error that is the reason.
     fn delete_once(
         &self,
         entries: &[TableEntry],

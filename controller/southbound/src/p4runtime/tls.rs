@@ -1,6 +1,6 @@
 //! TLS to switches: the certificates' files, and what it means when a switch and the controller do not agree.
 //!
-//! Files are read anew for each connection, so that a certificate that was renewed on disk is used from the next one on.
+//! Files are read again for each connection, so that a certificate that was renewed on disk is used from the next one on.
 
 mod connector;
 mod meaning;
@@ -35,7 +35,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Arc<io::Error>,
     },
@@ -100,7 +100,7 @@ pub enum TlsError {
     /// The switch's certificate is wrong in another way.
     #[error("the switch's certificate cannot be accepted: give the switch another")]
     Certificate(#[source] rustls::Error),
-    /// The switch asks for the controller's certificate.
+    /// The switch requests the controller's certificate.
     #[error("the switch asks for a certificate of the controller: enter one as `certificate`, and its `key`")]
     CertificateWanted,
     /// The switch does not like the controller's certificate.
@@ -111,10 +111,10 @@ pub enum TlsError {
     /// The switch speaks in the clear.
     #[error("the switch does not speak TLS: start it with certificates, or leave out its `tls`")]
     Plain,
-    /// The switch speaks TLS and the controller in the clear.
+    /// The switch uses TLS and the controller plain text.
     #[error("the switch speaks TLS: enter a `tls` with the `ca` of its certificate")]
     Encrypted,
-    /// The switch took the connection and says nothing.
+    /// The switch accepted the connection and sends nothing.
     #[error(
         "the switch has taken the connection and does not go on with the handshake: check that it is not stuck"
     )]
@@ -132,7 +132,7 @@ pub enum TlsError {
 struct Secured {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    /// Set when the switch asks for a certificate.
+    /// Set when the switch requests a certificate.
     asked: Arc<AtomicBool>,
     /// Who is trusted, for people.
     trusted: String,
@@ -170,7 +170,7 @@ fn server_name(tls: &Tls, address: &str) -> Result<ServerName<'static>, TlsError
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName(name.to_owned()))
 }
 
-/// Who is trusted to say who a switch is, and what to call them.
+/// The trusted certificate authorities, and their name for error messages.
 fn roots(tls: &Tls) -> Result<(RootCertStore, String), TlsError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = &tls.ca else {

@@ -31,7 +31,7 @@ impl ControlPort for Nowhere {
     }
 }
 
-/// What the SDE's compiler would say of a program, as far as it matters: fields by their names, ports of 9 bits.
+/// The relevant parts of the SDE compiler's description of a program: fields by their names, ports of 9 bits.
 fn described(profile: &Profile) -> Vec<u8> {
     let info = p4info(&allreduce::program(profile).unwrap()).unwrap();
     let name =
@@ -120,7 +120,7 @@ fn stream(data: &TableData, field: usize) -> &[u8] {
 }
 
 #[test]
-fn a_tofino_is_given_its_program_and_its_tables() {
+fn a_tofino_receives_its_program_and_its_tables() {
     let fake = Fake::start(device());
     let mut driver = start(&fake, program()).unwrap();
     assert_eq!(fake.lock().pushes, 1);
@@ -166,13 +166,13 @@ fn a_tofino_is_given_its_program_and_its_tables() {
 }
 
 #[test]
-fn a_tofino_that_runs_the_program_is_not_given_it_again_but_emptied() {
+fn a_tofino_that_runs_the_program_is_only_emptied() {
     let fake = Fake::start(device());
     admit(&mut start(&fake, program()).unwrap());
     // The stream of the first ends with it, which the fake may detect a moment later.
     let begun = Instant::now();
     while fake.lock().subscribed.is_some() {
-        assert!(begun.elapsed() < crate::rig::PATIENCE);
+        assert!(begun.elapsed() < crate::rig::TEST_TIMEOUT);
         std::thread::yield_now();
     }
     let _driver = start(&fake, program()).unwrap();
@@ -232,7 +232,7 @@ fn a_change_that_fails_anywhere_leaves_nothing() {
 }
 
 #[test]
-fn clients_and_programs_that_do_not_fit_are_told() {
+fn mismatched_clients_and_programs_are_reported() {
     let fake = Fake::start(device());
     let driver = start(&fake, program()).unwrap();
     match start(&fake, program()).map(drop) {

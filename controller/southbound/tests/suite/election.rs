@@ -11,7 +11,7 @@ fn with(device: &Device, election_id: u128) -> ManagedConfig {
 }
 
 #[test]
-fn the_higher_id_is_in_charge_as_long_as_it_is_there() {
+fn the_higher_id_is_primary_while_connected() {
     let device = Device::start();
     let mut low = Watched::start(with(&device, 5), Vec::new());
     low.up();
@@ -24,7 +24,7 @@ fn the_higher_id_is_in_charge_as_long_as_it_is_there() {
     assert!(matches!(low.switch.bind_port(7, peer(7)), Err(DriverError::Unreachable(_))));
     high.switch.bind_port(3, peer(3)).unwrap();
 
-    // It does not fight; when the other is gone it takes over by a higher id.
+    // It does not outbid the other controller; once that has disconnected, it takes over with a higher id.
     drop(high);
     assert!(!low.up().0);
     low.switch.bind_port(7, peer(7)).unwrap();
@@ -37,7 +37,7 @@ fn the_higher_id_is_in_charge_as_long_as_it_is_there() {
 }
 
 #[test]
-fn an_id_that_is_in_use_is_told() {
+fn an_id_that_is_in_use_is_reported() {
     let device = Device::start();
     let first = Watched::start(with(&device, 9), Vec::new());
     first.up();

@@ -38,7 +38,7 @@ fn a_switch_that_was_restarted_is_fresh() {
     let switch = &mut watched.switch;
     let raw = Raw::connect(device.address());
     assert_eq!(raw.holding().entries.len(), 2, "the controller's own alone");
-    // What is gone can be withdrawn, without a word to the switch.
+    // What was lost can be withdrawn, without a call to the switch.
     let writes = switch.counts().writes;
     switch.delete(&entries(1, [0, 1])).unwrap();
     switch.delete_group(1).unwrap();
@@ -90,7 +90,7 @@ fn a_connection_that_breaks_loses_nothing() {
 }
 
 #[test]
-fn what_is_taken_away_while_a_switch_is_out_of_reach_is_gone_when_it_is_back() {
+fn removals_while_a_switch_is_unreachable_are_applied_when_it_is_back() {
     let device = Device::start();
     let proxy = Proxy::start(device.address());
     let mut watched = Watched::start(config(proxy.address()), Vec::new());
@@ -206,7 +206,7 @@ impl Model {
 }
 
 #[test]
-fn connections_cut_anywhere_leave_what_was_believed() {
+fn broken_connections_leave_the_expected_state() {
     let base: u64 = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let (mut cuts, mut failed) = (0, 0);
     for seed in base..base + 8 {
@@ -228,7 +228,7 @@ fn connections_cut_anywhere_leave_what_was_believed() {
             }
             proxy.cut_after(-1);
             // A call may have found the connection just cut.
-            let deadline = Instant::now() + crate::rig::PATIENCE;
+            let deadline = Instant::now() + crate::rig::TEST_TIMEOUT;
             while watched.switch.resync().is_err() {
                 assert!(Instant::now() < deadline, "seed {seed}, round {round}: {:?}", watched.switch.down());
                 watched.eventually_up();

@@ -1,5 +1,5 @@
 //! A software switch whose links are UDP, its server, a managed handle with its events, and a raw client that looks at the switch
-//! and writes to it behind everybody's back.
+//! and writes to it without the handle's knowledge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
 /// No test waits longer than this for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The election id of managed handles, unless a test says otherwise.
 pub(crate) const ELECTION: u128 = 1000;
@@ -123,7 +123,7 @@ impl Watched {
 
     /// The next event that a test waits for; others are skipped.
     pub(crate) fn wait<T>(&self, mut wanted: impl FnMut(&SwitchEvent) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let event = self.events.recv_timeout(left).expect("the event in time");
@@ -145,7 +145,7 @@ impl Watched {
     }
 
     pub(crate) fn eventually_up(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while let Some(reason) = self.switch.down() {
             assert!(Instant::now() < deadline, "still down: {reason}");
             std::thread::sleep(Duration::from_millis(2));

@@ -74,7 +74,7 @@ fn slots_are_moved_on_over_the_stream() {
 }
 
 #[test]
-fn what_nobody_claims_any_more_is_cleared_away() {
+fn unclaimed_entries_are_removed() {
     let device = Device::start();
     let mut first = Watched::start(config(device.address()), Vec::new());
     first.up();
@@ -128,7 +128,7 @@ fn a_meddler_is_undone() {
 }
 
 #[test]
-fn comparisons_come_by_themselves() {
+fn comparisons_are_periodic() {
     let device = Device::start();
     let every = Duration::from_millis(50);
     let config = ManagedConfig { resync_every: every, ..config(device.address()) };

@@ -1,4 +1,4 @@
-//! Switches behind TLS: who gets in, and what is said of every door that stays shut.
+//! Switches behind TLS: which controllers are accepted, and the error of every refusal.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn reason(address: SocketAddr, tls: Option<Tls>) -> String {
 }
 
 #[test]
-fn every_shut_door_says_why_and_what_to_do() {
+fn every_refusal_has_a_reason_and_a_remedy() {
     let authority = Authority::new("doors");
     let (clients, other) = (Authority::new("doors-clients"), Authority::new("doors-other"));
     let elsewhere = Tls { server_name: Some("elsewhere".into()), ..authority.trusted() };
@@ -149,7 +149,7 @@ fn every_shut_door_says_why_and_what_to_do() {
 
 /// Of 30 refusals, which come when the handshake is over on the controller's side, none looks like a broken connection.
 #[test]
-fn a_certificate_that_is_wanted_is_always_named() {
+fn a_required_certificate_is_always_reported() {
     let (authority, clients) = (Authority::new("always"), Authority::new("always-clients"));
     let mutual = authority.switch(Some(&clients));
     for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! What a handle asks of the keeper's thread, and how it waits for the answer.
+//! Requests of a handle to the keeper's thread, and the wait for their replies.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,13 +24,13 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Whether it asks for less than before: it needs no switch to say so.
+    /// Whether it only removes something: such a request succeeds while the switch is down.
     pub(super) fn takes_away(&self) -> bool {
         matches!(self, Self::Unbind(_) | Self::Delete(_) | Self::DeleteGroup(_))
     }
 }
 
-/// What comes of a [`Request`].
+/// The result of a [`Request`].
 #[derive(Debug)]
 pub(super) enum Reply {
     Done,

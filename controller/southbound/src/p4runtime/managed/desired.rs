@@ -1,4 +1,4 @@
-//! What the control plane wants of a switch, and what that is in the switch's own ports.
+//! The state of a switch that the control plane desires, and its translation to the switch's own ports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -100,7 +100,7 @@ impl Desired {
         Ok(entry)
     }
 
-    /// Whether the copies of a group are distinguishable: no instance is 0, stands twice or is another group's.
+    /// Whether the copies of a group are distinguishable: no instance is 0, occurs twice or belongs to another group.
     pub(crate) fn check_group(&self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
         let others = || self.groups.iter().filter(|(other, _)| **other != group).flat_map(|(_, held)| held);
         for (index, replica) in replicas.iter().enumerate() {

@@ -434,7 +434,7 @@ async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4R
     Ok(Session { remote, stream, tally: Arc::clone(&shared.tally) })
 }
 
-/// Waits for something while calls are refused, but for those that take something away. `None` when the last handle is gone.
+/// Waits for a future while calls are refused, except removals. `None` when the last handle is dropped.
 async fn meanwhile<T>(
     calls: &mut mpsc::UnboundedReceiver<Call>,
     desired: &mut Desired,

@@ -12,7 +12,7 @@ use super::super::call::Remote;
 use super::super::driver::PeerPort;
 use super::super::error::P4RuntimeError;
 
-/// What a switch says of itself; nothing, if it has no such service.
+/// A switch's description of itself; empty if it has no such service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Description {
     pub(super) boot: Option<String>,
@@ -21,8 +21,8 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Asks for it. `address` is where the switch was reached, which stands for the address that it listens at when that is
-    /// all of them.
+    /// Requests it. `address` is where the switch was reached; it replaces the address that the switch listens at when that is
+    /// the unspecified one.
     pub(super) async fn of(remote: &Remote, address: &str) -> Result<Self, P4RuntimeError> {
         match remote.ports(DescribeRequest {}).await {
             Ok(described) => Ok(Self::new(described, address)),

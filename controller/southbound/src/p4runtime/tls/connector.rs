@@ -1,4 +1,4 @@
-//! How connections to a switch are made, and watched for what TLS has to say of them.
+//! Connections to a switch, and the detection of their TLS errors.
 
 use std::future::Future;
 use std::io;
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Writes. When nothing can be written any more, whatever the switch said before it closed is read first: it tells why.
+    /// Writes. When the write fails, the data that the switch sent before it closed is read first: it contains the reason.
     fn write<T>(
         &mut self,
         cx: &mut Context<'_>,

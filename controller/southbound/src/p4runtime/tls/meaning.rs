@@ -55,8 +55,8 @@ impl Circumstances {
         }
     }
 
-    /// What it means that the switch has ended a connection before it said anything: bmv2 does so without an alert when it wants a
-    /// certificate.
+    /// The error, if any, when the switch has closed a connection without sending data: bmv2 does so without an alert when it
+    /// requires a certificate.
     pub(super) fn of_silence(&self) -> Option<TlsError> {
         let wanted = self.asked.load(Ordering::Relaxed) && !self.has_certificate;
         wanted.then_some(TlsError::CertificateWanted)
