@@ -65,7 +65,7 @@ impl Stream {
     /// A switch may not have noticed yet that the previous owner of the id has disconnected, so an id that is in use is
     /// retried for a while.
     pub(super) async fn open(remote: &Remote, election_id: u128) -> Result<Self, P4RuntimeError> {
-        let deadline = Instant::now() + LINGER;
+        let deadline = Instant::now() + ID_IN_USE_TIMEOUT;
         loop {
             let mut stream = Self::begin(remote, election_id, None);
             let won = timely(remote, stream.arbitrate(remote)).await?;
@@ -84,7 +84,7 @@ impl Stream {
         election_id: u128,
         line: Arc<PacketLine>,
     ) -> Result<Self, P4RuntimeError> {
-        let deadline = Instant::now() + LINGER;
+        let deadline = Instant::now() + ID_IN_USE_TIMEOUT;
         loop {
             let mut stream = Self::begin(remote, election_id, Some(Arc::clone(&line)));
             match timely(remote, stream.bid()).await? {
