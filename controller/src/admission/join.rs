@@ -157,7 +157,7 @@ impl Coordinator {
         }
     }
 
-    /// Refuses a join that shows no good token; those that come too fast from one address, without a word to anybody else.
+    /// Refuses a join without valid credentials; those that come too fast from one address without an event.
     fn limit_tokens(&mut self, now: Duration, id: SessionId, refused: Refused) {
         let Some(peer) = self.sessions.get(&id).map(|session| session.peer.ip()) else { return };
         let busy = |wait: Duration| {

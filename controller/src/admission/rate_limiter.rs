@@ -20,11 +20,11 @@ const SOURCES_MAX: usize = 4096;
 /// How a refusal is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitVerdict {
-    /// It is told as it is.
+    /// The refusal is reported as it is.
     Allowed,
-    /// It is the first of too many, which those who watch should know. Another one may come after so long.
+    /// The first refusal above the limit, which is reported to observers. Another one may come after this time.
     Exceeded(Duration),
-    /// Too many: nobody need know. Another one may come after so long.
+    /// Above the limit, and not reported. Another one may come after this time.
     Suppressed(Duration),
 }
 

@@ -31,14 +31,14 @@ pub(super) enum SessionMessage {
     Slow,
 }
 
-/// Where what a session hears goes to, under the name that the hub has for the session. Of a session that is only to be
-/// turned away, nobody hears anything.
+/// The channel for the messages that a session receives, with the hub's number of the session; none for a session that is
+/// only to be refused.
 pub(super) struct SessionInput<I>(pub(super) Option<(I, mpsc::Sender<(I, SessionMessage)>)>);
 
 impl<I: Copy> SessionInput<I> {
     async fn receive(&self, message: SessionMessage) {
         if let Self(Some((session, inputs))) = self {
-            // Without a hub there is nobody to tell.
+            // Without a hub there is no receiver.
             let _ = inputs.send((*session, message)).await;
         }
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use netfold_control::{SessionEvent, Join, LINE_LEN_MAX, Mode, Numerics, SessionRequest};
-use netfold_controller::admission::{Config, Coordinator, SessionLoss, Output, SessionId};
+use netfold_control::{Join, LINE_LEN_MAX, Mode, Numerics, SessionEvent, SessionRequest};
+use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_controller::executor::{Executor, SwitchTask};
@@ -122,7 +122,8 @@ impl Scene {
             2..=4 => self.say(input),
             5 => {
                 if let Some(id) = self.pick(input) {
-                    let losses = [SessionLoss::Closed, SessionLoss::Silent, SessionLoss::Protocol, SessionLoss::Slow];
+                    let losses =
+                        [SessionLoss::Closed, SessionLoss::Silent, SessionLoss::Protocol, SessionLoss::Slow];
                     self.coordinator.close(self.now, id, losses[input.below(losses.len())]);
                 }
             }
@@ -190,7 +191,10 @@ impl Scene {
                         assert_eq!(*admissions, 1, "admitted twice");
                         assert!(admission.slots.is_power_of_two());
                     }
-                    assert!(!matches!(event, SessionEvent::Band(_)) || *admissions == 1, "a band without admission");
+                    assert!(
+                        !matches!(event, SessionEvent::Band(_)) || *admissions == 1,
+                        "a band without admission"
+                    );
                 }
                 Output::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");

@@ -16,14 +16,20 @@ pub(crate) fn source(path: &str) -> PathBuf {
     root().join(path)
 }
 
-/// The static library that cargo has built along with this test.
+/// The static library that cargo has built along with this test: the newest, where there are several builds.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let folder = test.parent().expect("a file lies in a folder");
-    let candidates = [folder, folder.parent().unwrap_or(folder)].map(|folder| folder.join("libnetfold_c.a"));
-    candidates
-        .into_iter()
-        .find(|path| path.exists())
+    let files = std::fs::read_dir(folder).expect("the folder of a running program can be read");
+    let is_library = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("libnetfold_c-") && path.extension().is_some_and(|extension| extension == "a")
+    };
+    let built = |path: &PathBuf| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    files
+        .filter_map(|file| file.ok().map(|file| file.path()))
+        .filter(is_library)
+        .max_by_key(built)
         .expect("cargo builds the static library before its tests")
 }
 

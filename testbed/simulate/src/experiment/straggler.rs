@@ -109,14 +109,14 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         groups.push((title, bars));
         tables.push(table);
     }
-    let RacksConfig { hosts, .. } = RacksConfig::default();
     Ok(Report {
         title: "A straggler".into(),
         setting: vec![format!(
-            "Two racks of {hosts} hosts, one rank each, at 1 Gbit/s, with uplinks of {:.0} Gbit/s to the switch that folds. A step sums {ELEMENTS} \
+            "Two racks of {} hosts, one rank each, at 1 Gbit/s, with uplinks of {:.0} Gbit/s to the switch that folds. A step sums {ELEMENTS} \
              numbers over all ranks as `bfp16`; {STEPS} steps, {SEEDS} seeds. One rank delays {:.0} % of its chunks, at random: nothing of such a \
              chunk leaves its host for {:.2} ms, which is {ROUND_TRIPS} round trips of the same fabric with short queues, however often it is sent. Real workers and the real pipeline, in \
              virtual time.",
+            RacksConfig::default().hosts,
             UPLINK_RATE as f64 / 1e9,
             FRACTION * 100.0,
             by.as_secs_f64() * 1e3

@@ -227,8 +227,8 @@ impl Keeper {
                     }
                 }
                 call = self.calls.recv() => {
-                    // Whoever drops the last handle stops this thread.
-                    let Some(call) = call else { return Err("nobody uses it".into()) };
+                    // Dropping the last handle stops this thread.
+                    let Some(call) = call else { return Err("its last handle was dropped".into()) };
                     self.answer(session, call).await?;
                 }
                 _ = resyncs.tick() => {
