@@ -34,7 +34,7 @@
 //! - A call completes on all ranks or on none, except for ranks that fail after sending their last byte.
 //! - If ranks make different calls, every rank gets [`MeshError::Mismatch`]; data of one call never enters another.
 //! - A rank that is lost is [`MeshError::PeerLost`] on all others: at once when its process ends, within
-//! [`MeshConfig::keepalive_timeout`] when its host fails, within [`MeshConfig::stall_timeout`] when it merely stops.
+//!   [`MeshConfig::keepalive_timeout`] when its host fails, within [`MeshConfig::stall_timeout`] when it merely stops.
 //! - An unauthenticated connection cannot join, and cannot delay the ranks.
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@
 //!   iteration `j - RESULTS + LEAD + 1` (through the network: `j - RESULTS + 2 LEAD + IN_FLIGHT + 1`); all have done iteration
 //!   `j + 1 - LEAD`, and RESULTS is 3 LEAD + IN_FLIGHT.
 //! - *Between operations.* Results: a rank arrives at the next operation only when it has drained the last one, and no rank
-//! consumes before all have arrived. Slots: the first are filled before that, so an operation that ends with others still
+//!   consumes before all have arrived. Slots: the first are filled before that, so an operation that ends with others still
 //!   consuming records the step at which they are done, and the next waits for it.
 //! - *Small inputs* are of two kinds, for odd and even operations. A rank fills one when all have arrived at the operation
 //!   before, so no rank is reading the one before that.

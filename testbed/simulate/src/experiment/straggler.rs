@@ -57,16 +57,17 @@ fn ms(taken: &StepReport) -> f64 {
     taken.elapsed.as_secs_f64() * 1e3 / f64::from(STEPS)
 }
 
+/// How long a delayed chunk stays on its host: round trips of the same fabric with short queues.
+fn delay(seed: u64) -> Result<Duration, ExperimentError> {
+    let congestion = CongestionAlgorithm::Swift;
+    let short = RacksConfig { uplink_rate: UPLINK_RATE, congestion, seed, ..RacksConfig::default() };
+    Ok(played(short)?.round_trip * ROUND_TRIPS)
+}
+
 /// Every way with every window.
 pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
-    let short = RacksConfig {
-        uplink_rate: UPLINK_RATE,
-        congestion: CongestionAlgorithm::Swift,
-        seed,
-        ..RacksConfig::default()
-    };
-    let by = played(short)?.round_trip * ROUND_TRIPS;
+    let by = delay(seed)?;
     for (congestion, slots) in ALGORITHMS {
         let plain = |seed| RacksConfig {
             uplink_rate: UPLINK_RATE,
