@@ -394,7 +394,7 @@ mod tests {
     use netfold_p4_runtime::google::Any;
 
     fn details(errors: &[v1::Error]) -> Vec<u8> {
-        let details = errors.iter().map(|error| Any::pack(error)).collect();
+        let details = errors.iter().map(Any::pack).collect();
         google::Status { code: Code::Unknown as i32, message: String::new(), details }.encode_to_vec()
     }
 

@@ -238,7 +238,7 @@ impl Tofino {
         if results.iter().all(|error| error.canonical_code == 0) {
             return Ok(WriteResponse::default());
         }
-        let details = results.iter().map(|error| Any::pack(error)).collect();
+        let details = results.iter().map(Any::pack).collect();
         let details = google::Status { code: Code::Unknown as i32, message: String::new(), details };
         Err(Status::with_details(tonic::Code::Unknown, "some failed", details.encode_to_vec().into()))
     }
