@@ -106,7 +106,7 @@ impl Drivers for Picked<'_> {
 }
 
 impl Executor {
-    /// An executor for switches, in the order of the fleet, that hold nothing of ours except what later [`Task::Adopt`]s name.
+    /// An executor for switches, in the order of the fleet, that hold nothing of ours except what later [`SwitchTask::Adopt`]s name.
     pub fn new(drivers: Vec<Box<dyn SwitchDriver>>) -> Self {
         Self { drivers, ledgers: BTreeMap::new() }
     }

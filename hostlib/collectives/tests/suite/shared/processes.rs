@@ -33,7 +33,7 @@ fn child() {
         "sums" => sums(&mut shared),
         "until-error" => println!("\nerror {:?}", until_error(&mut shared)),
         "parent" => {
-            let grandchild = forked(|| std::thread::park());
+            let grandchild = forked(std::thread::park);
             println!("\ngrandchild {grandchild}");
             until_error(&mut shared);
         }
