@@ -200,7 +200,7 @@ impl Scene {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");
                 }
                 Output::Task(task) => self.tasks.push_back(task),
-                Output::Keep(_) => {}
+                Output::Persist(_) => {}
                 Output::Log(event) => assert!(!format!("{event:?}").is_empty()),
             }
         }

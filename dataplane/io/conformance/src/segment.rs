@@ -7,6 +7,7 @@ use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::link::Link;
 use netfold_io::{IoError, PacketIo};
 use netfold_testkit::namespace::Namespace;
+use netfold_testkit::wait::eventually;
 
 use crate::{DATAGRAM_LEN_MAX, Interface, Rig, SPOKES};
 
@@ -84,6 +85,7 @@ impl Segment {
             );
         }
         segment.namespace.script("ip -batch -", &script).map_err(|error| error.to_string())?;
+        segment.wait_until_active();
         Ok(segment)
     }
 
@@ -109,7 +111,17 @@ impl Segment {
             "link add {HUB} {each} type veth peer name {spoke} {each}\nlink set {HUB} up\nlink set {spoke} up\n"
         );
         segment.namespace.script("ip -batch -", &script).map_err(|error| error.to_string())?;
+        segment.wait_until_active();
         Ok(segment)
+    }
+
+    /// Waits until all interfaces send. When the second end of a pair comes up, the kernel activates the queues of the first on a work
+    /// queue (`linkwatch_do_dev` of net/core/link_watch.c), and drops what is sent before; the state UP is set in the same step.
+    fn wait_until_active(&self) {
+        let is_active = |line: &str| line.contains("state UP") || line.contains("LOOPBACK");
+        eventually("the interfaces of the segment are up", || {
+            self.namespace.command("ip -o link show").is_ok_and(|links| links.lines().all(is_active))
+        });
     }
 
     /// A namespace that has no interface yet.
