@@ -443,8 +443,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each reallocation raises the potential, so there are fewer between two events than the potential has values. For slots of
-        /// which each job has 1, 2, 4, ... this bound is far above what is seen; what is asserted is what the worst cases need.
+        /// Each reallocation raises the potential (`settle` asserts it), so their number between two events is finite. This asserts that it
+        /// is also small: at most 16 orders for each job.
         #[test]
         fn reallocations_end_after_every_arrival_and_departure(
             capacity in 8_u32..200,
