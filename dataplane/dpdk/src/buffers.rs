@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use netfold_dpdk_sys as sys;
+use crate::sys;
 
 use crate::eal::{self, Eal};
 use crate::{DpdkError, Queue};

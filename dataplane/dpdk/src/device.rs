@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use netfold_dpdk_sys as sys;
+use crate::sys;
 use netfold_io::link::ARRIVALS;
 
 use crate::buffers::ring_slot;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netfold_dpdk_sys as sys;
+use crate::sys;
 
 use crate::{DpdkError, Huge, Options};
 

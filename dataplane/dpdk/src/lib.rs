@@ -43,6 +43,8 @@ mod interface_monitor;
 mod link;
 #[cfg(feature = "dpdk")]
 mod port;
+#[cfg(feature = "dpdk")]
+mod sys;
 
 #[cfg(feature = "dpdk")]
 pub use buffers::{Arrivals, Outbox, Packet, Pool};

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use netfold_dpdk_sys as sys;
+use crate::sys;
 
 use crate::device::{Abilities, Device};
 use crate::dispatch::TRANSFERS_MAX;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::tree;
+use crate::{metadata, tree};
 
 /// What each package may depend on, build dependencies included. A new package must be entered here and in
 /// docs/architecture.md.
@@ -14,9 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-proto", &["netfold-wire", "netfold-control"]),
     ("netfold-io", &["netfold-wire"]),
     ("netfold-io-conformance", &["netfold-io", "netfold-testkit"]),
-    ("netfold-dpdk-sys", &[]),
-    ("netfold-dpdk", &["netfold-io", "netfold-dpdk-sys"]),
-    ("netfold-p4", &["netfold-wire", "netfold-control"]),
+    ("netfold-dpdk", &["netfold-io"]),
+    ("netfold-p4", &["netfold-wire"]),
     ("netfold-p4-runtime", &["netfold-p4"]),
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     (
@@ -25,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4"]),
     ("netfold-southbound", &["netfold-wire", "netfold-p4", "netfold-p4-runtime", "netfold-controller"]),
-    ("netfold-collectives", &["netfold-proto"]),
+    ("netfold-collectives", &["netfold-wire"]),
     (
         "netfold-embedded",
         &[
@@ -156,7 +155,7 @@ const NO_UNSAFE: &[(&str, &str)] = &[
 
 /// Arrows that point the wrong way.
 pub(super) fn check() -> Result<Vec<String>> {
-    let metadata = tree::metadata()?;
+    let metadata = metadata::metadata()?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let mut problems: Vec<String> = packages.iter().flat_map(wrong_arrows).collect();
     for (name, path) in NO_UNSAFE {
