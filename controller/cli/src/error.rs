@@ -8,14 +8,10 @@ use std::process::ExitStatus;
 
 use netfold_controller::ServerError;
 use netfold_io::IoError;
-use netfold_lab::leaf_spine::LeafSpineError;
-use netfold_lab::run::RunError;
-use netfold_lab::survive::SurviveError;
 use netfold_measure::admission::AdmissionError;
 use netfold_measure::all_reduce::BenchError;
 use netfold_measure::fold::FoldError;
 use netfold_measure::io::IoBenchError;
-use netfold_simulate::experiment::ExperimentError;
 use netfold_train::{ConfigError, DigitsError};
 
 use crate::lifetime::INTERRUPTED;
@@ -86,30 +82,22 @@ pub(crate) enum CliError {
     /// Admission could not be measured.
     #[error("cannot measure admission")]
     Admission(#[source] Box<AdmissionError>),
-    /// bmv2 could not be measured.
-    #[error("cannot measure bmv2")]
-    Bmv2(#[source] Box<netfold_lab::differential::RigError>),
     /// A result is wrong.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
+    #[cfg(feature = "testbed")]
     /// Expectations of a script were not met. They have been printed.
     #[error("{failed} expectations were not met")]
     Unmet { failed: usize },
-    /// A topology could not be built, or failed.
-    #[error("the testbed failed")]
-    Testbed(#[source] Box<RunError>),
-    /// An experiment failed.
-    #[error("the experiment failed")]
-    Experiment(#[from] ExperimentError),
-    /// A killed process did not recover.
-    #[error("the recovery failed")]
-    Survive(#[source] Box<SurviveError>),
+    /// A part of the testbed could not be built, or failed.
+    #[cfg(feature = "testbed")]
+    #[error("{part} failed")]
+    Testbed { part: &'static str, source: Box<dyn Error + Send + Sync> },
+    #[cfg(feature = "testbed")]
     /// Errors while processes were killed. The table has shown them.
     #[error("{broken} elements, operations or records were wrong, failed or lost; see the table")]
     Survived { broken: u64 },
-    /// The leaf-spine fabric could not be built or run.
-    #[error("the leaf-spine fabric failed")]
-    LeafSpine(#[source] Box<LeafSpineError>),
+    #[cfg(feature = "testbed")]
     /// The job in the fabric did not continue as required.
     #[error("the job did not continue as required: {problems}")]
     Fabric { problems: String },
@@ -165,6 +153,12 @@ impl CliError {
         }
     }
 
+    /// A failure of a part of the testbed, such as "the experiment".
+    #[cfg(feature = "testbed")]
+    pub(crate) fn testbed(part: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Testbed { part, source: source.into() }
+    }
+
     /// A stable name for programs; listed in `docs/operations.md`.
     pub(crate) fn kind(&self) -> &str {
         match self {
@@ -187,16 +181,11 @@ impl CliError {
             Self::Star(_) | Self::Peer(_) => "bench",
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
+            #[cfg(feature = "testbed")]
             Self::Unmet { .. } => "unmet",
-            Self::Testbed(_)
-            | Self::Experiment(_)
-            | Self::Bmv2(_)
-            | Self::Admission(_)
-            | Self::IoBench(_)
-            | Self::Survive(_)
-            | Self::Survived { .. }
-            | Self::LeafSpine(_)
-            | Self::Fabric { .. } => "testbed",
+            Self::Admission(_) | Self::IoBench(_) => "bench",
+            #[cfg(feature = "testbed")]
+            Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

@@ -97,7 +97,7 @@ pub(crate) fn has_cpp_compiler() -> bool {
 /// Cargo's arguments for the whole workspace with the features that can be built here: one set for tests, clippy and
 /// documentation, so that nothing is built twice.
 pub(crate) fn workspace() -> Vec<&'static str> {
-    let mut arguments = vec!["--workspace"];
+    let mut arguments = vec!["--workspace", "--features", "netfold-cli/testbed"];
     if has_dpdk() {
         arguments.extend(["--features", "netfold-cli/dpdk,netfold-dpdk/dpdk"]);
     } else {

@@ -7,9 +7,12 @@ mod job;
 mod joining;
 mod p4;
 mod remote;
-mod stf;
 mod switch;
 mod tenant;
+#[cfg(feature = "testbed")]
+mod testbed;
+#[cfg(not(feature = "testbed"))]
+#[path = "no_testbed.rs"]
 mod testbed;
 mod top;
 mod worker;
@@ -29,8 +32,7 @@ Examples:
   netfold worker --switch HOST:20038 --job test --rank 0 --world 2 --bytes 1MiB
                                                  take part in a job on it
   netfold bench all-reduce --bytes 4KiB..64MiB   measure
-  netfold controller --dev                       share a switch among tenants; then `netfold top`
-  netfold testbed run --levels 2 --workers 8     a job through a tree of switches, every element checked";
+  netfold controller --dev                       share a switch among tenants; then `netfold top`";
 
 /// In-network aggregation of the gradients of distributed training.
 #[derive(Debug, Parser)]

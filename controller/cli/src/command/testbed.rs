@@ -2,6 +2,7 @@
 
 mod experiment;
 mod leaf_spine;
+mod stf;
 mod survive;
 mod trim;
 
@@ -38,7 +39,7 @@ pub(crate) struct Testbed {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(RunOptions),
-    Stf(super::stf::Stf),
+    Stf(stf::Stf),
     Survive(survive::Survive),
     LeafSpine(leaf_spine::LeafSpine),
     Experiment(experiment::Experiment),
@@ -381,7 +382,7 @@ impl From<RunError> for CliError {
                 Self::Usage(text)
             }
             RunError::Worker { rank, source } => Self::Job { rank, source },
-            error => Self::Testbed(Box::new(error)),
+            error => Self::testbed("the testbed", error),
         }
     }
 }

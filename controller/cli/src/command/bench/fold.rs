@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use netfold_lab::bmv2::missing_tool;
-use netfold_lab::differential::bmv2_rate;
 use netfold_measure::fold::{FoldBench, FoldRow, run};
 use netfold_switch::SimdLevel;
-use serde::Serialize;
 
 use super::Tagged;
 use crate::error::CliError;
@@ -17,8 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench fold
   netfold bench fold --rounds 2001 --json
-  netfold bench fold --simd portable        without AVX2 and AVX-512
-  netfold bench fold --bmv2                 with the reference switch for comparison";
+  netfold bench fold --simd portable        without AVX2 and AVX-512";
 
 /// The switch's pipeline in cache, compared with a plain loop over the same bytes.
 ///
@@ -37,15 +33,15 @@ pub(crate) struct Fold {
     #[arg(long, value_name = "LEVEL", value_parser = simd_level)]
     simd: Option<SimdLevel>,
     /// Time bmv2 as well, by its packet stream; needs p4c-bm2-ss and simple_switch_grpc (see p4.org).
+    #[cfg(feature = "testbed")]
     #[arg(long)]
     bmv2: bool,
 }
 
 impl Fold {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        if let Some(tool) = missing_tool().filter(|_| self.bmv2) {
-            return Err(CliError::Usage(format!("--bmv2 needs {tool} on the PATH: see p4.org")));
-        }
+        #[cfg(feature = "testbed")]
+        bmv2::check(self.bmv2)?;
         output.line(format_args!(
             "{:>10}{:>12}{:>10}{:>12}{:>10}{:>10}{:>12}{:>12}{:>12}{:>10}{:>18}",
             "payload B",
@@ -70,7 +66,9 @@ impl Fold {
             }
         })?;
         shown?;
-        if self.bmv2 { show_bmv2(output) } else { Ok(()) }
+        #[cfg(feature = "testbed")]
+        bmv2::show(self.bmv2, output)?;
+        Ok(())
     }
 }
 
@@ -81,24 +79,6 @@ fn simd_level(text: &str) -> Result<SimdLevel, String> {
         let names: Vec<_> = SimdLevel::available().map(SimdLevel::name).collect();
         format!("this processor supports {}", names.join(", "))
     })
-}
-
-/// bmv2's packet rate, with `--json`.
-#[derive(Serialize)]
-struct Bmv2Rate {
-    event: &'static str,
-    payload_bytes: u32,
-    pps: f64,
-}
-
-/// Packets over which bmv2 is timed.
-const BMV2_PACKETS: usize = 3000;
-
-fn show_bmv2(output: &Output) -> Result<(), CliError> {
-    let rate = bmv2_rate(BMV2_PACKETS).map_err(|error| CliError::Bmv2(Box::new(error)))?;
-    let Some(pps) = rate else { return Ok(()) };
-    output.event(&Bmv2Rate { event: "bmv2", payload_bytes: 256, pps })?;
-    output.line(format_args!("bmv2, 256 bytes, all its threads: {:.4} Mpps", pps / 1e6))
 }
 
 fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
@@ -117,4 +97,43 @@ fn show(output: &Output, row: &FoldRow) -> Result<(), CliError> {
         row.mpps,
         row.interpreted_mpps
     ))
+}
+
+/// The reference switch, which the lab starts and programs.
+#[cfg(feature = "testbed")]
+mod bmv2 {
+    use netfold_lab::bmv2::missing_tool;
+    use netfold_lab::differential::bmv2_rate;
+    use serde::Serialize;
+
+    use crate::error::CliError;
+    use crate::output::Output;
+
+    /// Packets over which bmv2 is timed.
+    const PACKETS: usize = 3000;
+
+    /// bmv2's packet rate, with `--json`.
+    #[derive(Serialize)]
+    struct Rate {
+        event: &'static str,
+        payload_bytes: u32,
+        pps: f64,
+    }
+
+    pub(super) fn check(wanted: bool) -> Result<(), CliError> {
+        match missing_tool().filter(|_| wanted) {
+            Some(tool) => Err(CliError::Usage(format!("--bmv2 needs {tool} on the PATH: see p4.org"))),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn show(wanted: bool, output: &Output) -> Result<(), CliError> {
+        if !wanted {
+            return Ok(());
+        }
+        let rate = bmv2_rate(PACKETS).map_err(|error| CliError::testbed("bmv2's measurement", error))?;
+        let Some(pps) = rate else { return Ok(()) };
+        output.event(&Rate { event: "bmv2", payload_bytes: 256, pps })?;
+        output.line(format_args!("bmv2, 256 bytes, all its threads: {:.4} Mpps", pps / 1e6))
+    }
 }

@@ -9,6 +9,7 @@ use netfold::{Builder, Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::vacant_address;
 use netfold_measure::perf::{self, PerfConfig, PerfRow, Timing};
+use netfold_wire::vocabulary::one_of;
 use serde::Serialize;
 
 use super::Tagged;
@@ -131,19 +132,15 @@ impl Perf {
     }
 
     fn collective(&self) -> Result<Collective, CliError> {
-        let root = self.root;
-        Ok(match self.collective.as_str() {
-            "all_reduce" => Collective::AllReduce,
-            "reduce" => Collective::Reduce { root },
-            "broadcast" => Collective::Broadcast { root },
-            "all_gather" => Collective::AllGather,
-            "reduce_scatter" => Collective::ReduceScatter,
-            "all_to_all" | "alltoall" => Collective::AllToAll,
-            other => {
-                return Err(CliError::Usage(format!(
-                    "'{other}' is not a collective: expected all_reduce, reduce, broadcast, all_gather, reduce_scatter or all_to_all"
-                )));
-            }
+        let name = match self.collective.as_str() {
+            "alltoall" => Collective::AllToAll.name(),
+            name => name,
+        };
+        let measured = |collective: &Collective| *collective != Collective::Barrier;
+        Collective::from_name(name, self.root).filter(measured).ok_or_else(|| {
+            let names =
+                one_of(Collective::ALL.iter().filter(|known| measured(known)).map(|known| known.name()));
+            CliError::Usage(format!("'{name}' is not a collective that is measured: expected {names}"))
         })
     }
 
@@ -452,14 +449,13 @@ fn dtype(text: &str) -> Result<DType, String> {
         "uint64" => "u64",
         other => other,
     };
-    let known = DType::ALL.iter().copied().find(|dtype| dtype.name() == name && *dtype != DType::None);
+    let known = DType::from_name(name).filter(|dtype| *dtype != DType::None);
     known.ok_or_else(|| format!("'{text}' is not an element type: expected float, half, bfloat16, double, int8 to int64 or uint8 to uint64"))
 }
 
 fn reduction(text: &str) -> Result<ReduceOp, String> {
     let name = if text == "prod" { "product" } else { text };
-    let known = ReduceOp::ALL.iter().copied().find(|op| op.name() == name);
-    known.ok_or_else(|| {
+    ReduceOp::from_name(name).ok_or_else(|| {
         format!("'{text}' is not a reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor")
     })
 }

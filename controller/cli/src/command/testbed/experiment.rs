@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use netfold_simulate::experiment::{self, ALL, Report};
+use netfold_simulate::experiment::{self, ALL, ExperimentError, Report};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -107,4 +107,10 @@ fn show(output: &Output, report: &Report, seed: u64) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+impl From<ExperimentError> for CliError {
+    fn from(error: ExperimentError) -> Self {
+        Self::testbed("the experiment", error)
+    }
 }

@@ -160,7 +160,7 @@ impl LeafSpine {
         });
         bar.finish_and_clear();
         announced?;
-        let report = report.map_err(|error| CliError::LeafSpine(Box::new(error)))?;
+        let report = report.map_err(|error| CliError::testbed("the leaf-spine fabric", error))?;
         self.show(output, &report)?;
         match report.problems.len() {
             0 => Ok(()),

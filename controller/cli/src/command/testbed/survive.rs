@@ -67,7 +67,7 @@ impl Survive {
             "two jobs of {} workers, {} bytes each all-reduce, seed {}\n",
             self.world, self.bytes.0, self.seed
         ))?;
-        let failed = |error| CliError::Survive(Box::new(error));
+        let failed = |error| CliError::testbed("the recovery", error);
         let kills = config.kills;
         let mut rig = SurviveRig::start(config).map_err(failed)?;
         output.line(format_args!(
