@@ -49,7 +49,7 @@ use std::sync::Arc;
 use crate::check::{CheckError, check};
 use crate::entry::{EntryError, TableEntry};
 use crate::ir::*;
-use crate::p4info;
+use crate::object_id;
 use control::ControlRun;
 use packet::{Arrival, Packet};
 use registers::Storage;
@@ -181,7 +181,7 @@ impl Interpreter {
     }
 
     fn table(&mut self, id: u32) -> Result<(&Program, &Table, &mut Entries), EntryError> {
-        let at = self.program.tables.iter().position(|table| p4info::table_id(table.id) == id);
+        let at = self.program.tables.iter().position(|table| object_id::table_id(table.id) == id);
         let at = at.ok_or(EntryError::Table(id))?;
         Ok((&self.program, &self.program.tables[at], &mut self.tables[at]))
     }
@@ -208,13 +208,13 @@ impl Interpreter {
 
     /// The values of the counter with P4Info id `id`; empty when there is none.
     pub fn counters(&self, id: u32) -> &[u64] {
-        let at = self.program.counters.iter().position(|counter| p4info::counter_id(counter.id) == id);
+        let at = self.program.counters.iter().position(|counter| object_id::counter_id(counter.id) == id);
         at.map_or(&[], |at| &self.counters[at])
     }
 
     /// The same, to be overwritten.
     pub fn counters_mut(&mut self, id: u32) -> &mut [u64] {
-        let at = self.program.counters.iter().position(|counter| p4info::counter_id(counter.id) == id);
+        let at = self.program.counters.iter().position(|counter| object_id::counter_id(counter.id) == id);
         at.map_or(&mut [], |at| &mut self.counters[at])
     }
 

@@ -24,6 +24,7 @@ pub mod growth;
 pub mod interpret;
 pub mod ir;
 pub mod json;
+mod object_id;
 pub mod p4info;
 pub mod pna;
 pub mod profile;

@@ -8,28 +8,9 @@ mod message;
 use std::collections::BTreeSet;
 
 use crate::ir::*;
+pub use crate::object_id::{action_id, counter_id, register_id, table_id};
 use crate::v1model;
 use message::Message;
-
-/// P4Info id of a table.
-pub const fn table_id(id: u32) -> u32 {
-    0x0200_0000 | id
-}
-
-/// P4Info id of an action.
-pub const fn action_id(id: u32) -> u32 {
-    0x0100_0000 | id
-}
-
-/// P4Info id of a counter array.
-pub const fn counter_id(id: u32) -> u32 {
-    0x1200_0000 | id
-}
-
-/// P4Info id of a register.
-pub const fn register_id(id: u32) -> u32 {
-    0x1600_0000 | id
-}
 
 /// P4Info in protobuf text format.
 pub fn text(program: &Program) -> String {

@@ -16,7 +16,7 @@ mod touch;
 use crate::check::check;
 use crate::fields::Containers;
 use crate::ir::*;
-use crate::p4info;
+use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::v1model::{applied, visit};
 use crate::writer::{Writer, joined};
@@ -385,7 +385,7 @@ impl Printer<'_> {
     fn state(&mut self) {
         for register in &self.p.registers {
             for (i, (name, bits)) in self.arrays(register).into_iter().enumerate() {
-                let id = p4info::register_id(register.id + i as u32);
+                let id = object_id::register_id(register.id + i as u32);
                 self.w.line(format!(
                     "@id({id:#010x}) Register<bit<{bits}>, bit<32>>({}) {name};",
                     register.size
@@ -393,7 +393,7 @@ impl Printer<'_> {
             }
         }
         for counter in &self.p.counters {
-            let id = p4info::counter_id(counter.id);
+            let id = object_id::counter_id(counter.id);
             self.w.line(format!(
                 "@id({id:#010x}) Counter<bit<32>, bit<32>>({}, PNA_CounterType_t.PACKETS) {};",
                 counter.size, counter.name
@@ -411,7 +411,7 @@ impl Printer<'_> {
                 action.params.iter().enumerate().map(|(i, field)| {
                     format!("@id({}) bit<{}> {}", i + 1, expr::bytes(field.bits), field.name)
                 });
-            self.w.line(format!("@id({:#010x})", p4info::action_id(action.id)));
+            self.w.line(format!("@id({:#010x})", object_id::action_id(action.id)));
             self.w.open(format!("action {}({}) {{", action.name, joined(params, ", ")));
             for stmt in &action.body {
                 let Stmt::Assign(place, value) = stmt else { continue };
@@ -427,7 +427,7 @@ impl Printer<'_> {
 
     fn table(&mut self, table: TableId) -> Result<(), Refusal> {
         let table = self.p.table(table).clone();
-        self.w.line(format!("@id({:#010x})", p4info::table_id(table.id)));
+        self.w.line(format!("@id({:#010x})", object_id::table_id(table.id)));
         self.w.open(format!("table {} {{", table.name));
         self.w.open("key = {");
         for key in &table.keys {
@@ -546,17 +546,17 @@ impl Printer<'_> {
 
     /// The table that replaces ports computed by the program and multicast groups.
     fn route(&mut self) {
-        self.w.line(format!("@id({:#010x})", p4info::action_id(id::FORWARD)));
+        self.w.line(format!("@id({:#010x})", object_id::action_id(id::FORWARD)));
         self.w.open("action forward(@id(1) PortId_t port) {");
         self.w.line("send_to_port(port);");
         self.w.close("}");
         self.w.line("");
-        self.w.line(format!("@id({:#010x})", p4info::action_id(id::UNROUTED)));
+        self.w.line(format!("@id({:#010x})", object_id::action_id(id::UNROUTED)));
         self.w.open("action unrouted() {");
         self.w.line("drop_packet();");
         self.w.close("}");
         self.w.line("");
-        self.w.line(format!("@id({:#010x})", p4info::table_id(id::ROUTE)));
+        self.w.line(format!("@id({:#010x})", object_id::table_id(id::ROUTE)));
         self.w.open("table route {");
         self.w.open("key = {");
         self.w.line("meta.x_instance: exact @id(1) @name(\"instance\");");

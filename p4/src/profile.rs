@@ -3,7 +3,7 @@
 mod named;
 
 pub use named::{NamedProfile, by_name, named};
-pub use netfold_control::Numerics;
+pub use netfold_wire::Numerics;
 
 use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
 
@@ -95,11 +95,7 @@ impl Profile {
 
     /// The profile of the software switch with other numerics than words.
     pub fn software_with(lane_words: u32, numerics: Numerics) -> Self {
-        let ops = match numerics {
-            Numerics::Word | Numerics::Saturating => LaneOp::ALL,
-            Numerics::Wide | Numerics::Half | Numerics::Float => &[LaneOp::Sum, LaneOp::Max],
-        };
-        Self { numerics, ops: ops.to_vec(), ..Self::software(lane_words) }
+        Self { numerics, ops: numerics.lane_ops().to_vec(), ..Self::software(lane_words) }
     }
 
     /// Payload bytes of a packet that has lanes.
@@ -138,8 +134,7 @@ impl Profile {
                 "each of sum, min, max at most once, in this order, at least one",
             );
         }
-        let converts = !matches!(self.numerics, Numerics::Word | Numerics::Saturating);
-        if converts && self.ops != [LaneOp::Sum, LaneOp::Max] {
+        if self.numerics.converts() && self.ops != [LaneOp::Sum, LaneOp::Max] {
             return bad("ops", self.ops.len() as u32, "sum and max in a wide, half or float program");
         }
         for (name, depth) in [("ecn_depth", self.ecn_depth), ("trim_depth", self.trim_depth)] {

@@ -170,7 +170,7 @@ impl Generator<'_> {
                 let pattern = if action == default {
                     "_".to_string()
                 } else {
-                    format!("{:#010x}", crate::p4info::action_id(self.p.action(*action).id))
+                    format!("{:#010x}", crate::object_id::action_id(self.p.action(*action).id))
                 };
                 let action = self.p.action(*action);
                 let params = action.params.iter().enumerate();
@@ -192,7 +192,7 @@ impl Generator<'_> {
 
     fn table_info(&mut self, table: &Table, layout: &TableLayout) {
         self.w.open(format!("static {}: rt::TableInfo = rt::TableInfo {{", table.name.to_uppercase()));
-        self.w.line(format!("id: {:#010x},", crate::p4info::table_id(table.id)));
+        self.w.line(format!("id: {:#010x},", crate::object_id::table_id(table.id)));
         self.w.line(format!("name: {:?},", table.name));
         self.w.line(format!("size: {},", table.size));
         self.w.open("keys: &[");
@@ -213,7 +213,7 @@ impl Generator<'_> {
             let bits = joined(action.params.iter().map(|param| param.bits), ", ");
             self.w.line(format!(
                 "rt::ActionInfo {{ id: {:#010x}, name: {:?}, params: &[{bits}] }},",
-                crate::p4info::action_id(action.id),
+                crate::object_id::action_id(action.id),
                 action.name
             ));
         }
@@ -261,7 +261,7 @@ impl Generator<'_> {
                 "{name}: rt::Table::new(&{upper}, {name}_action({id:#010x}, &[{args}])),",
                 name = table.name,
                 upper = table.name.to_uppercase(),
-                id = crate::p4info::action_id(self.p.action(*default).id),
+                id = crate::object_id::action_id(self.p.action(*default).id),
                 args = joined(args, ", ")
             ));
         }
@@ -345,7 +345,7 @@ impl Generator<'_> {
             ));
             self.w.open("match entry.table {");
             for table in &self.p.tables {
-                let id = crate::p4info::table_id(table.id);
+                let id = crate::object_id::table_id(table.id);
                 let make = if verb == "insert" { format!(", {}_action", table.name) } else { String::new() };
                 self.w.line(format!("{id:#010x} => self.{}.{verb}(entry{make}),", table.name));
             }
@@ -358,7 +358,7 @@ impl Generator<'_> {
         for counter in &self.p.counters {
             self.w.line(format!(
                 "{:#010x} => &self.{},",
-                crate::p4info::counter_id(counter.id),
+                crate::object_id::counter_id(counter.id),
                 counter.name
             ));
         }
@@ -368,7 +368,7 @@ impl Generator<'_> {
         self.w.open("fn counters_mut(&mut self, id: u32) -> &mut [u64] {");
         self.w.open("match id {");
         for counter in &self.p.counters {
-            let id = crate::p4info::counter_id(counter.id);
+            let id = crate::object_id::counter_id(counter.id);
             self.w.line(format!("{id:#010x} => &mut self.{},", counter.name));
         }
         self.w.line("_ => &mut [],");

@@ -21,7 +21,7 @@ mod registers;
 use crate::check::check;
 use crate::fields::Containers;
 use crate::ir::*;
-use crate::p4info;
+use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
@@ -367,10 +367,10 @@ impl Printer {
 
     fn id(&self, what: &str, id: u32) -> String {
         let id = match what {
-            "table" => p4info::table_id(id),
-            "action" => p4info::action_id(id),
-            "counter" => p4info::counter_id(id),
-            _ => p4info::register_id(id),
+            "table" => object_id::table_id(id),
+            "action" => object_id::action_id(id),
+            "counter" => object_id::counter_id(id),
+            _ => object_id::register_id(id),
         };
         format!("@id({id:#010x})")
     }

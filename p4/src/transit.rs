@@ -9,7 +9,7 @@
 
 use crate::entry::{FieldMatch, TableEntry};
 use crate::ir::*;
-use crate::p4info;
+use crate::object_id;
 
 /// Low 24 bits of the ids that the control plane uses.
 pub mod id {
@@ -26,10 +26,10 @@ pub mod id {
 /// The table entry that forwards packets to an IPv4 address to a port, 1 or more.
 pub fn entry(address: u32, port: u16) -> TableEntry {
     TableEntry {
-        table: p4info::table_id(id::TABLE),
+        table: object_id::table_id(id::TABLE),
         matches: vec![FieldMatch { field: 1, value: address.into(), mask: u32::MAX.into() }],
         priority: 0,
-        action: p4info::action_id(id::FORWARD),
+        action: object_id::action_id(id::FORWARD),
         params: vec![port.into()],
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::check::{CheckError, check};
 use crate::ir::*;
-use crate::p4info;
+use crate::object_id;
 use crate::writer::{Writer, joined};
 use expr::Names;
 
@@ -179,7 +179,7 @@ impl Printer<'_> {
         self.w.open(") {");
         self.registers();
         for counter in &self.p.counters {
-            let id = p4info::counter_id(counter.id);
+            let id = object_id::counter_id(counter.id);
             self.w.line(format!(
                 "@id({id:#010x}) counter<bit<32>>({}, CounterType.packets) {};",
                 counter.size, counter.name
@@ -222,7 +222,7 @@ impl Printer<'_> {
             match &register.kind {
                 RegisterKind::Cells(cells) => {
                     for (i, cell) in cells.iter().enumerate() {
-                        let id = p4info::register_id(register.id + i as u32);
+                        let id = object_id::register_id(register.id + i as u32);
                         let name = format!("{}_{}", register.name, cell.name);
                         self.w.line(format!(
                             "@id({id:#010x}) register<bit<{}>, bit<32>>({}) {name};",
@@ -232,7 +232,7 @@ impl Printer<'_> {
                 }
                 RegisterKind::Lanes(bits) => {
                     for (i, lane) in self.lane_names().iter().enumerate() {
-                        let id = p4info::register_id(register.id + i as u32);
+                        let id = object_id::register_id(register.id + i as u32);
                         self.w.line(format!(
                             "@id({id:#010x}) register<bit<{bits}>, bit<32>>({}) {}_{lane};",
                             register.size, register.name
@@ -346,7 +346,7 @@ impl Printer<'_> {
             let params = action.params.iter().enumerate();
             let params =
                 joined(params.map(|(i, f)| format!("@id({}) bit<{}> {}", i + 1, f.bits, f.name)), ", ");
-            self.w.line(format!("@id({:#010x})", p4info::action_id(action.id)));
+            self.w.line(format!("@id({:#010x})", object_id::action_id(action.id)));
             self.w.open(format!("action {}({params}) {{", action.name));
             for stmt in &action.body {
                 if let Stmt::Assign(place, value) = stmt {
@@ -365,7 +365,7 @@ impl Printer<'_> {
 
     fn table(&mut self, table: TableId) {
         let table = self.p.table(table).clone();
-        self.w.line(format!("@id({:#010x})", p4info::table_id(table.id)));
+        self.w.line(format!("@id({:#010x})", object_id::table_id(table.id)));
         self.w.open(format!("table {} {{", table.name));
         self.w.open("key = {");
         for key in &table.keys {

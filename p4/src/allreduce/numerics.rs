@@ -158,7 +158,7 @@ impl Build<'_> {
             reg_action("read", vec![], new()),
             reg_action("clear", set(word(0)), vec![]),
         ];
-        let converts = !matches!(self.profile.numerics, Numerics::Word | Numerics::Saturating);
+        let converts = self.profile.numerics.converts();
         for op in &self.profile.ops {
             actions.push(match (op, self.figures) {
                 (LaneOp::Sum, Some(figures)) => self.sum_action(figures, lane()),

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use crate::{process, tree};
+use crate::{metadata, process};
 
 /// One client.
 struct Client {
@@ -47,7 +47,7 @@ const NEEDED: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (
 
 /// Makes the environments that are missing. Returns variables and interpreters; says what is left out.
 pub(crate) fn interpreters() -> Result<Vec<(&'static str, PathBuf)>> {
-    let folder = tree::target_folder()?.join("clients");
+    let folder = metadata::target_folder()?.join("clients");
     let python = PYTHONS.iter().find(|python| process::works(python, &["-c", NEEDED]));
     let mut found = Vec::new();
     for client in CLIENTS {

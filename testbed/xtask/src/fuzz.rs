@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::process::{self, heading};
-use crate::{packages, tree};
+use crate::{metadata, packages, tree};
 
 /// The fuzz targets.
 pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control"];
@@ -75,7 +75,7 @@ impl Fuzzers {
         heading("fuzz targets");
         let guided = packages::has_cpp_compiler();
         let host = host()?;
-        let state = tree::target_folder()?.join("fuzz");
+        let state = metadata::target_folder()?.join("fuzz");
         let build = state.join("build");
         let mut command =
             process::cargo_behind(&["build", "--quiet", "--release", "--manifest-path", MANIFEST]);

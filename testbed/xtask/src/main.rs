@@ -5,6 +5,7 @@ mod executables;
 mod fuzz;
 mod install;
 mod lint;
+mod metadata;
 mod packages;
 mod process;
 mod snapshots;

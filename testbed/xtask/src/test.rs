@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::process::{cargo, heading, run_reading};
-use crate::{clients, executables, fuzz, packages, tidy, tree};
+use crate::{clients, executables, fuzz, metadata, packages, tidy};
 
 /// Run every test, a bounded fuzz run and `tidy`; end with a total
 #[derive(Default, clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut times = Vec::new();
     match executables::build(&workspace) {
         Ok(executables) => {
-            let logs = tree::target_folder()?.join("test-logs");
+            let logs = metadata::target_folder()?.join("test-logs");
             let jobs = arguments.jobs.unwrap_or_else(jobs);
             let variables = variables(arguments.long)?;
             executables::run(executables, jobs, &variables, &logs, |finished| {

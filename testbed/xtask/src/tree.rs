@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::process;
-
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -44,19 +42,7 @@ pub(crate) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(root().join(path)).ok()
 }
 
-/// What cargo says about the workspace and its own packages.
-pub(crate) fn metadata() -> Result<serde_json::Value> {
-    let output = process::cargo(&["metadata", "--format-version", "1", "--no-deps"]).output()?;
-    serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
-}
-
 /// Whether a path has one of these extensions.
 pub(crate) fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().and_then(|name| name.to_str()).is_some_and(|name| extensions.contains(&name))
-}
-
-/// Where cargo builds.
-pub(crate) fn target_folder() -> Result<PathBuf> {
-    let folder = metadata()?["target_directory"].as_str().map(PathBuf::from);
-    folder.context("cargo metadata names no target folder")
 }

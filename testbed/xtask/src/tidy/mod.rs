@@ -1,6 +1,7 @@
 //! What clippy cannot check: the shape of the tree, dependency arrows, and documentation against code.
 
 mod arrows;
+mod cycles;
 mod links;
 mod protocol;
 mod shape;
@@ -31,6 +32,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("banned words", words::check),
     ("terms of the glossary", words::glossary),
     ("dependency arrows", arrows::check),
+    ("module cycles", cycles::check),
     ("links", links::check),
     ("protocol page", protocol::check),
 ];
