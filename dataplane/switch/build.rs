@@ -64,8 +64,8 @@ fn profiles() -> Vec<(String, Profile)> {
         profiles.push((format!("datagram_{lane_words}"), datagram));
         profiles.push((format!("ethernet_{lane_words}"), ethernet));
     }
-    for numerics in [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float] {
-        let profile = Profile::software_with(LANE_WORDS_CONVERTED, numerics);
+    for numerics in Numerics::ALL.iter().filter(|numerics| **numerics != Numerics::Word) {
+        let profile = Profile::software_with(LANE_WORDS_CONVERTED, *numerics);
         profiles.push((format!("{}_{LANE_WORDS_CONVERTED}", numerics.name()), profile));
     }
     profiles

@@ -15,10 +15,10 @@
 //!   leaks one; a panicking thread drops what it holds.)
 #![expect(unsafe_code, reason = "hands memory of a caller to another thread until a ticket is settled")]
 
+use netfold_wire::DType;
 use std::ptr::NonNull;
 
 use half::{bf16, f16};
-use netfold_proto::DType;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::element::Element;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_control::{Admission, Credentials, Mode, TREES_MAX};
+use netfold_control::{Admission, Credentials, TREES_MAX};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
 use netfold_proto::Tolerance;
-use netfold_wire::CLASSES_MAX;
+use netfold_wire::{CLASSES_MAX, Mode};
 
 use crate::assemble::assemble;
 use crate::attach::Attacher;

@@ -1,61 +1,7 @@
 //! A collective operation as data, for bindings that know element types at run time only.
 
-use netfold_collectives::ReduceOp;
-use netfold_proto::{DType, Tolerance};
-
-/// A collective operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Collective {
-    /// Every rank ends with the fold of all ranks' tensors.
-    AllReduce,
-    /// The root ends with the fold of all ranks' tensors.
-    Reduce {
-        /// The rank that gets the result; the others' output is left alone.
-        root: u16,
-    },
-    /// Every rank ends with the root's tensor, bit for bit.
-    Broadcast {
-        /// The rank that has the tensor.
-        root: u16,
-    },
-    /// Every rank ends with all ranks' tensors, in order of rank.
-    AllGather,
-    /// Rank `r` ends with part `r` of the fold of all ranks' tensors.
-    ReduceScatter,
-    /// Rank `r` ends with part `r` of every rank's tensor, in order of rank.
-    AllToAll,
-    /// No rank returns before all have called.
-    Barrier,
-}
-
-impl Collective {
-    /// The name in reports and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::Reduce { .. } => "reduce",
-            Self::Broadcast { .. } => "broadcast",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::AllToAll => "all_to_all",
-            Self::Barrier => "barrier",
-        }
-    }
-
-    /// Whether elements of different ranks are combined.
-    pub const fn reduces(self) -> bool {
-        matches!(self, Self::AllReduce | Self::Reduce { .. } | Self::ReduceScatter)
-    }
-
-    /// The root, of those that have one.
-    pub const fn root(self) -> Option<u16> {
-        match self {
-            Self::Reduce { root } | Self::Broadcast { root } => Some(root),
-            _ => None,
-        }
-    }
-}
+use netfold_proto::Tolerance;
+use netfold_wire::{Collective, DType, ReduceOp};
 
 /// One collective operation. Must be the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,19 +47,11 @@ impl Call {
 
     /// Elements of this rank's input in a group of `world` ranks.
     pub const fn input_len(&self, world: u16) -> usize {
-        match self.collective {
-            Collective::ReduceScatter | Collective::AllToAll => self.count.saturating_mul(world as usize),
-            Collective::Barrier => 0,
-            _ => self.count,
-        }
+        self.collective.info().input.elements(self.count, world)
     }
 
     /// Elements of this rank's output in a group of `world` ranks.
     pub const fn output_len(&self, world: u16) -> usize {
-        match self.collective {
-            Collective::AllGather | Collective::AllToAll => self.count.saturating_mul(world as usize),
-            Collective::Barrier => 0,
-            _ => self.count,
-        }
+        self.collective.info().output.elements(self.count, world)
     }
 }

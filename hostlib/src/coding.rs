@@ -1,9 +1,9 @@
 //! How the elements of an operation lie in the lanes of packets, and into how many chunks that cuts them.
 
-use netfold_control::Mode;
-use netfold_proto::{DType, Descriptor};
+use netfold_proto::Descriptor;
+use netfold_wire::{DType, Lanes, Mode};
 
-use crate::quantize::{Lanes, Rounding, RoundingRng};
+use crate::quantize::{Rounding, RoundingRng};
 
 /// How the elements of an operation lie in the lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,15 +21,7 @@ pub(crate) enum Coding {
 impl Coding {
     /// The coding of reductions in a mode.
     pub(crate) fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::I32 => Self::Words,
-            Mode::Bfp32 => Self::Blocks(Lanes::Bfp32, None),
-            Mode::Bfp16 => Self::Blocks(Lanes::Bfp16, None),
-            Mode::Saturating => Self::Blocks(Lanes::Saturating, None),
-            Mode::Wide => Self::Blocks(Lanes::Wide, None),
-            Mode::Half => Self::Blocks(Lanes::Half, None),
-            Mode::Float => Self::Blocks(Lanes::Float, None),
-        }
+        mode.lanes().map_or(Self::Words, |lanes| Self::Blocks(lanes, None))
     }
 
     /// The same with blocks rounded so by this rank.

@@ -4,18 +4,17 @@
     reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
 )]
 
+use netfold_wire::{Collective, DType, Mode, ReduceOp};
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use netfold_collectives::ReduceOp;
-use netfold_control::Mode;
-use netfold_proto::{DType, OpSpecError};
+use netfold_proto::OpSpecError;
 
 use crate::buffer::{self, OpBuffer};
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::config::JobConfig;
 use crate::element::Element;
 use crate::error::Error;

@@ -1,12 +1,13 @@
 //! The configuration of a job.
 
+use netfold_wire::Mode;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_control::{Credentials, Mode};
+use netfold_control::Credentials;
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo};
 use netfold_proto::{Tolerance, WorkerConfigError};
 

@@ -1,7 +1,7 @@
 //! Element types of tensors.
 
 use half::{bf16, f16};
-use netfold_proto::DType;
+use netfold_wire::DType;
 
 /// A type that tensors may be made of: `f32`, `f64`, [`f16`](struct@f16), [`bf16`] and the integers of 8 to 64 bits.
 ///

@@ -1,5 +1,6 @@
 //! What can go wrong, and what to do about it.
 
+use netfold_wire::{DType, Mode};
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
@@ -8,9 +9,9 @@ use std::time::Duration;
 
 use netfold_collectives::mesh::{ExchangeError, MeshError};
 use netfold_collectives::shared::SharedError;
-use netfold_control::{Mode, Refusal};
+use netfold_control::Refusal;
 use netfold_io::{CoreError, IoError};
-use netfold_proto::{AbortReason, DType, OpSpecError, WorkerConfigError};
+use netfold_proto::{AbortReason, OpSpecError, WorkerConfigError};
 
 use crate::ReduceOp;
 use crate::tls_fault::TlsFault;

@@ -1,14 +1,13 @@
 //! What hosts reduce on: links between ranks, shared memory within a host, and both together.
 
 use half::{bf16, f16};
-use netfold_collectives::ReduceOp;
+use netfold_collectives::Buffers;
 use netfold_collectives::mesh::{Mesh, MeshError};
 use netfold_collectives::shared::{SharedError, SharedGroup};
-use netfold_control::Mode;
-use netfold_proto::DType;
+use netfold_wire::{Collective, DType, Mode, ReduceOp};
 use std::time::{Duration, Instant};
 
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::host::Fabric;
@@ -65,6 +64,23 @@ fn shared_error(error: SharedError, ranks: &[u16]) -> Error {
     }
 }
 
+/// The memory of a call. A broadcast's root that keeps its tensor elsewhere, and wants no copy of it, sends from `copy`.
+fn buffers<'a>(
+    call: &Call,
+    input: Option<&'a [u8]>,
+    output: &'a mut [u8],
+    copy: &'a mut Vec<u8>,
+) -> Buffers<'a> {
+    match input {
+        Some(input) if matches!(call.collective, Collective::Broadcast { .. }) && output.is_empty() => {
+            copy.extend_from_slice(input);
+            Buffers::InPlace(copy)
+        }
+        Some(input) => Buffers::Split { input, output },
+        None => Buffers::InPlace(output),
+    }
+}
+
 /// All ranks, linked by TCP.
 pub(crate) struct MeshFabric {
     mesh: Mesh,
@@ -80,28 +96,9 @@ impl MeshFabric {
 
 impl Fabric for MeshFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_collectives::Buffers;
-        use netfold_collectives::mesh::MeshCollective as On;
-        let collective = match call.collective {
-            Collective::AllReduce => On::AllReduce,
-            Collective::Reduce { root } => On::Reduce { root },
-            Collective::Broadcast { root } => On::Broadcast { root },
-            Collective::AllGather => On::AllGather,
-            Collective::ReduceScatter => On::ReduceScatter,
-            Collective::AllToAll => On::AllToAll,
-            Collective::Barrier => On::Barrier,
-        };
-        let mut copy;
-        let buffers = match input {
-            // A root that keeps its tensor elsewhere and wants no copy of it.
-            Some(input) if matches!(call.collective, Collective::Broadcast { .. }) && output.is_empty() => {
-                copy = input.to_vec();
-                Buffers::InPlace(&mut copy)
-            }
-            Some(input) => Buffers::Split { input, output },
-            None => Buffers::InPlace(output),
-        };
-        let done = self.mesh.run(collective, call.dtype, call.op, buffers);
+        let mut copy = Vec::new();
+        let buffers = buffers(call, input, output, &mut copy);
+        let done = self.mesh.run(call.collective, call.dtype, call.op, buffers);
         done.map_err(|error| mesh_error(error, &self.ranks))
     }
 }
@@ -161,27 +158,9 @@ impl SharedFabric {
 
 impl Fabric for SharedFabric {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
-        use netfold_collectives::Buffers;
-        let Call { dtype, op, .. } = *call;
-        let mut copy;
-        let buffers = match input {
-            Some(input) if matches!(call.collective, Collective::Broadcast { .. }) && output.is_empty() => {
-                copy = input.to_vec();
-                Buffers::InPlace(&mut copy)
-            }
-            Some(send) => Buffers::Split { input: send, output },
-            None => Buffers::InPlace(output),
-        };
-        let shared = &mut self.shared;
-        let done = match call.collective {
-            Collective::AllReduce => shared.all_reduce(dtype, op, buffers),
-            Collective::Reduce { root } => shared.reduce(dtype, op, root, buffers),
-            Collective::Broadcast { root } => shared.broadcast(dtype, root, buffers),
-            Collective::AllGather => shared.all_gather(dtype, buffers),
-            Collective::ReduceScatter => shared.reduce_scatter(dtype, op, buffers),
-            Collective::AllToAll => shared.all_to_all(dtype, buffers),
-            Collective::Barrier => shared.barrier(),
-        };
+        let mut copy = Vec::new();
+        let buffers = buffers(call, input, output, &mut copy);
+        let done = self.shared.run(call.collective, call.dtype, call.op, buffers);
         done.map_err(|error| shared_error(error, &self.ranks))
     }
 }
@@ -235,17 +214,14 @@ impl Hierarchy {
         output: &mut [u8],
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
-        use netfold_collectives::Buffers;
         let summed =
             call.collective == Collective::AllReduce && lower::supported_by_switch(call, self.mode).is_ok();
         if !summed {
             return self.all_ranks.run(call, input, output);
         }
         let op = if call.op == ReduceOp::Avg { ReduceOp::Sum } else { call.op };
-        let buffers = match input {
-            Some(send) => Buffers::Split { input: send, output: &mut *output },
-            None => Buffers::InPlace(&mut *output),
-        };
+        let mut copy = Vec::new();
+        let buffers = buffers(call, input, output, &mut copy);
         let mut stage = NetworkStage::new(self.leaders.as_ref(), (call.dtype, op), residual);
         let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
         done.map_err(|error| shared_error(error, &self.local))?;

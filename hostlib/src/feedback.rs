@@ -1,15 +1,13 @@
 //! Error feedback: what the quantiser leaves out of a tensor is kept, and added to the next one.
 #![expect(unsafe_code, reason = "works on memory that callers lend while they wait, or vouch for")]
 
-use netfold_collectives::ReduceOp;
-use netfold_proto::DType;
-
 use crate::buffer;
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::report::OpReport;
 use crate::work::Work;
+use netfold_wire::{Collective, DType, ReduceOp};
 
 impl Communicator {
     /// As [`all_reduce`](Self::all_reduce) of `tensor + residual`, and leaves in `residual` what the quantiser left out of this

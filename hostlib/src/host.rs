@@ -1,12 +1,11 @@
 //! Collectives that hosts execute themselves: a thread that takes calls in order and runs them on a fabric.
 
+use netfold_wire::{Collective, DType};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use netfold_proto::DType;
-
 use crate::buffer::OpBuffer;
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::error::Error;
 use crate::lower::OpContext;
 use crate::mailbox::{Command, Mailbox};

@@ -1,13 +1,12 @@
 //! The network stage of hosts with several ranks: the leader sends what its host has folded, segment by segment.
 #![expect(unsafe_code, reason = "hands segments of shared memory to the leaders' communicator")]
 
+use netfold_wire::{Collective, DType, ReduceOp};
 use std::marker::PhantomData;
 
-use netfold_collectives::ReduceOp;
 use netfold_collectives::shared::{Network, Segment};
-use netfold_proto::DType;
 
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::work::Work;

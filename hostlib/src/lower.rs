@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use netfold_collectives::ReduceOp;
-use netfold_control::{Mode, Numerics};
-use netfold_proto::{
-    DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpKind, OpSpec, OpSpecError, Tolerance,
-};
-use netfold_wire::LaneOp;
+use netfold_proto::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpSpec, OpSpecError, Tolerance};
+use netfold_wire::{Collective, DType, LaneOp, Mode, Numerics, ReduceOp};
 
 use crate::buffer::OpBuffer;
-use crate::call::{Call, Collective};
+use crate::call::Call;
 use crate::coding::{Coding, chunks, lanes_type};
 use crate::config::JobConfig;
 use crate::error::Error;
@@ -50,27 +46,33 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
             advice,
         })
     };
-    match call.collective {
-        Collective::Barrier | Collective::Broadcast { .. } | Collective::AllGather => return Ok(()),
-        Collective::AllToAll => {
-            return unsupported(
-                "a switch cannot permute; give the builder a rendezvous, so that hosts do it",
-            );
-        }
-        Collective::AllReduce | Collective::Reduce { .. } | Collective::ReduceScatter => {}
+    if call.collective.info().descriptor_code.is_none() {
+        return unsupported("a switch cannot permute; give the builder a rendezvous, so that hosts do it");
     }
-    let words = mode.numerics() == Numerics::Word;
-    let advice = match (call.dtype, call.op) {
-        (DType::I32 | DType::U32, ReduceOp::Sum) if !words => {
+    if !call.collective.reduces() {
+        return Ok(());
+    }
+    switch_reduces(mode, call.dtype, call.op).or_else(unsupported)
+}
+
+/// Whether a switch does this reduction in jobs of this mode.
+///
+/// # Errors
+///
+/// What to do instead.
+pub fn switch_reduces(mode: Mode, dtype: DType, op: ReduceOp) -> Result<(), &'static str> {
+    let (numerics, lanes) = (mode.numerics(), mode.lanes());
+    Err(match (dtype, op) {
+        (DType::I32 | DType::U32, ReduceOp::Sum) if numerics != Numerics::Word => {
             "only switches of plain words sum integers; use a job of mode i32, bfp32 or bfp16, or give the builder a rendezvous"
         }
-        (DType::I32, ReduceOp::Min | ReduceOp::Max) if mode.numerics().converts() => {
+        (DType::I32, ReduceOp::Min | ReduceOp::Max) if numerics.converts() => {
             "this switch does not compare integers; use a job of mode bfp32 or saturating, or give the builder a rendezvous"
         }
         (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => {
             return Ok(());
         }
-        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if mode != Mode::I32 => {
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if lanes.is_some() => {
             return Ok(());
         }
         (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
@@ -80,8 +82,7 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
             "only i32 tensors have min and max at a switch; give the builder a rendezvous, so that hosts do the others"
         }
         _ => "a switch cannot reduce this; give the builder a rendezvous, so that hosts do",
-    };
-    unsupported(advice)
+    })
 }
 
 /// An operation of the switch on its way.
@@ -110,22 +111,17 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
         _ if call.collective.reduces() && floats => Coding::of(mode).rounded(rounding, rank),
         _ => Coding::Words,
     };
-    let (kind, elements) = match call.collective {
-        Collective::AllReduce => (OpKind::AllReduce, call.count),
-        Collective::Reduce { .. } => (OpKind::Reduce, call.count),
-        Collective::Broadcast { .. } => (OpKind::Broadcast, call.count),
-        Collective::AllGather => (OpKind::AllGather, call.output_len(world)),
-        Collective::ReduceScatter => (OpKind::ReduceScatter, call.input_len(world)),
-        Collective::AllToAll | Collective::Barrier => {
-            return Ok(Lowered { spec: OpSpec { class: call.class, ..OpSpec::BARRIER }, coding });
-        }
-    };
+    if call.collective == Collective::Barrier {
+        return Ok(Lowered { spec: OpSpec { class: call.class, ..OpSpec::BARRIER }, coding });
+    }
+    // All ranks' parts are in the sums.
+    let elements = call.input_len(world).max(call.output_len(world));
     let descriptor = Descriptor {
-        kind,
+        collective: call.collective,
         dtype: call.dtype,
         mode: if matches!(coding, Coding::Blocks(..)) { mode } else { Mode::I32 },
         lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
-        root: call.collective.root().unwrap_or_else(|| tolerance(call, context, coding).to_word()),
+        tolerance: tolerance(call, context, coding),
         average: call.collective.reduces() && call.op == ReduceOp::Avg,
         elements: elements as u64,
     };

@@ -1,9 +1,9 @@
 //! The other ranks, reached without the switch, and what ranks agree on with them.
 
+use netfold_wire::{DType, ReduceOp};
 use std::time::Duration;
 
-use netfold_collectives::ReduceOp;
-use netfold_proto::{DType, Descriptor};
+use netfold_proto::Descriptor;
 
 use crate::error::Error;
 

@@ -9,7 +9,7 @@ pub(crate) use bytes::{HalfFloat, in_binary32};
 
 use std::collections::VecDeque;
 
-use netfold_proto::{Codec, OpId, OpSpec};
+use netfold_proto::{Codec, CodedChunk, Contributors, OpId, OpSpec};
 
 use crate::buffer::{View, ViewMut};
 use crate::coding::Coding;
@@ -33,8 +33,6 @@ struct PendingOp {
     saturated: u32,
     partial: u32,
     left_out: u32,
-    /// The chunk whose next result lacks this rank's contribution.
-    left_out_chunk: Option<u32>,
     /// Of operations that keep residuals, how each chunk was last packed.
     packed: Vec<Option<Packed>>,
 }
@@ -143,7 +141,6 @@ impl Tensors {
             saturated: 0,
             partial: 0,
             left_out: 0,
-            left_out_chunk: None,
             packed,
         }
     }
@@ -181,12 +178,6 @@ impl Tensors {
         for pending in self.pending.drain(..) {
             self.first += 1;
             pending.operation.fail(error.clone());
-        }
-    }
-
-    fn restore_codec(&mut self, op: OpId, codec: Option<OpCodec>) {
-        if let (Some(pending), Some(codec)) = (self.at(op), codec) {
-            pending.codec = codec;
         }
     }
 
@@ -242,7 +233,7 @@ impl PendingOp {
 
     /// The factor that makes a sum of `count` ranks' contributions an estimate of the sum of all, where the tolerance asks for it.
     fn rescaling(&self, count: u16, world: u16) -> Option<f32> {
-        let tolerance = self.operation.request.spec.descriptor.tolerance();
+        let tolerance = self.operation.request.spec.descriptor.tolerance;
         let lacks = tolerance.any() && count < world && count > 0;
         (lacks && tolerance.rescale).then(|| f32::from(world) / f32::from(count))
     }
@@ -252,8 +243,7 @@ impl PendingOp {
         let Some(Packed { exp, full_headroom }) = self.packed.get(chunk as usize).copied().flatten() else {
             return;
         };
-        if let OpCodec::Blocks(quantizer) = self.codec {
-            let quantizer = if full_headroom { quantizer.full_headroom() } else { quantizer };
+        if let OpCodec::Blocks(quantizer) = self.codec(full_headroom) {
             self.keep_residual(&quantizer, chunk, exp);
         }
     }
@@ -264,13 +254,12 @@ impl PendingOp {
         }
     }
 
-    /// Has the next block packed or unpacked with all headroom; the plan to go back to.
-    fn use_full_headroom(&mut self) -> OpCodec {
-        let codec = self.codec;
-        if let OpCodec::Blocks(quantizer) = codec {
-            self.codec = OpCodec::Blocks(quantizer.full_headroom());
+    /// How the lanes of a chunk are coded.
+    fn codec(&self, full_headroom: bool) -> OpCodec {
+        match self.codec {
+            OpCodec::Blocks(quantizer) if full_headroom => OpCodec::Blocks(quantizer.full_headroom()),
+            codec => codec,
         }
-        codec
     }
 }
 
@@ -341,11 +330,12 @@ impl Codec for Tensors {
         )
     }
 
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
+        let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
-        pending.note_packed(chunk, exp, false);
+        pending.note_packed(chunk, exp, full_headroom);
         let (view, len) = (pending.operation.buffer.view(), pending.chunk_elements);
-        match pending.codec {
+        match pending.codec(full_headroom) {
             OpCodec::Blocks(q) => with_floats!(
                 View: view,
                 elements => q.pack_block(chunk, block(elements, chunk, len), exp, lanes),
@@ -360,46 +350,25 @@ impl Codec for Tensors {
         }
     }
 
-    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        let codec = self.at(op).map(PendingOp::use_full_headroom);
-        self.pack(op, chunk, exp, lanes);
-        self.restore_codec(op, codec);
-        if let Some(pending) = self.at(op) {
-            pending.note_packed(chunk, exp, true);
-        }
-    }
-
-    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        let codec = self.at(op).map(|pending| {
-            pending.saturated += 1;
-            pending.use_full_headroom()
-        });
-        self.unpack(op, chunk, exp, count, lanes);
-        self.restore_codec(op, codec);
-    }
-
-    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
         let exponent = self.exponent(op, chunk);
         self.magnitudes.is_small(exponent)
     }
 
-    fn left_out(&mut self, op: OpId, chunk: u32) {
-        if let Some(pending) = self.at(op) {
-            pending.left_out += 1;
-            pending.keep_input(chunk);
-            pending.left_out_chunk = Some(chunk);
-        }
-    }
-
-    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+    fn unpack(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
+        let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let world = self.world;
         let Some(pending) = self.at(op) else { return };
         let len = pending.chunk_elements;
-        match pending.codec {
+        pending.saturated += u32::from(full_headroom);
+        pending.left_out += u32::from(!own);
+        match pending.codec(full_headroom) {
             OpCodec::Blocks(q) => {
                 pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
-                if pending.left_out_chunk.take() != Some(chunk) {
+                if own {
                     pending.keep_residual(&q, chunk, exp);
+                } else {
+                    pending.keep_input(chunk);
                 }
                 pending.partial += u32::from(count < world);
                 let rescaling = pending.rescaling(count, world);

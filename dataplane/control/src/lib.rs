@@ -10,10 +10,11 @@ mod band;
 
 use std::net::IpAddr;
 
-use netfold_wire::{LaneOp, VERSION};
+use netfold_wire::VERSION;
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
+pub use netfold_wire::{Mode, Numerics};
 
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -130,153 +131,6 @@ impl Iteration {
             format!(
                 "an iteration that sends after {send_after_us} us of {compute_us} us of computing: give as much at most"
             )
-        })
-    }
-}
-
-/// How a switch folds lanes: a property of its program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Numerics {
-    /// 32-bit words, wrapping: what the modes `i32`, `bfp32` and `bfp16` use.
-    Word,
-    /// 32-bit words whose sums stop at the ends of the range; a result with such a word is flagged.
-    Saturating,
-    /// 16-bit lanes with 32-bit sums, shifted right on the way out.
-    Wide,
-    /// IEEE 754 binary16 lanes, summed in fixed point.
-    Half,
-    /// IEEE 754 binary32 lanes, summed as mantissas under a common exponent.
-    Float,
-}
-
-impl Numerics {
-    /// Every value.
-    pub const ALL: &'static [Self] = &[Self::Word, Self::Saturating, Self::Wide, Self::Half, Self::Float];
-
-    /// Width of a lane on the wire, in bits.
-    pub const fn lane_bits(self) -> u32 {
-        match self {
-            Self::Word | Self::Saturating | Self::Float => 32,
-            Self::Wide | Self::Half => 16,
-        }
-    }
-
-    /// The name used on command lines and in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Word => "word",
-            Self::Saturating => "saturating",
-            Self::Wide => "wide",
-            Self::Half => "half",
-            Self::Float => "float",
-        }
-    }
-
-    /// Whether sums are not those of the lanes' bits. The maximum is over unsigned bits then.
-    pub const fn converts(self) -> bool {
-        matches!(self, Self::Wide | Self::Half | Self::Float)
-    }
-
-    /// The operation that carries bits unchanged when all ranks but one contribute zeros.
-    pub const fn carrier(self) -> LaneOp {
-        if self.converts() { LaneOp::Max } else { LaneOp::Sum }
-    }
-
-    /// The modes of a job at such a switch, as text: "i32, bfp32 or bfp16".
-    pub const fn modes(self) -> &'static str {
-        match self {
-            Self::Word => "i32, bfp32 or bfp16",
-            other => other.name(),
-        }
-    }
-}
-
-impl std::fmt::Display for Numerics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Numerics {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let named = Self::ALL.iter().copied().find(|numerics| numerics.name() == text);
-        named.ok_or_else(|| {
-            format!("unknown numerics '{text}': expected word, saturating, wide, half or float")
-        })
-    }
-}
-
-/// How floating-point tensors travel in a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Integers as they are; floating-point tensors are refused.
-    I32,
-    /// Block floating point, 32-bit mantissas.
-    Bfp32,
-    /// Block floating point, two biased 16-bit mantissas in a word.
-    Bfp16,
-    /// Block floating point, 32-bit mantissas with half the headroom; chunks that saturate are repeated with full headroom.
-    Saturating,
-    /// Block floating point, two biased 16-bit mantissas in a word without headroom; sums are shifted on the way down.
-    Wide,
-    /// `f16` tensors as they are.
-    Half,
-    /// `f32` tensors as they are, `f16` and `bf16` widened to it.
-    Float,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: &'static [Self] =
-        &[Self::I32, Self::Bfp32, Self::Bfp16, Self::Saturating, Self::Wide, Self::Half, Self::Float];
-
-    /// The name used on command lines and in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::I32 => "i32",
-            Self::Bfp32 => "bfp32",
-            Self::Bfp16 => "bfp16",
-            Self::Saturating => "saturating",
-            Self::Wide => "wide",
-            Self::Half => "half",
-            Self::Float => "float",
-        }
-    }
-
-    /// What a switch must run for a job of this mode.
-    pub const fn numerics(self) -> Numerics {
-        match self {
-            Self::I32 | Self::Bfp32 | Self::Bfp16 => Numerics::Word,
-            Self::Saturating => Numerics::Saturating,
-            Self::Wide => Numerics::Wide,
-            Self::Half => Numerics::Half,
-            Self::Float => Numerics::Float,
-        }
-    }
-
-    /// Tensor elements that one 32-bit lane word carries.
-    pub const fn elements_per_word(self) -> usize {
-        match self {
-            Self::I32 | Self::Bfp32 | Self::Saturating | Self::Float => 1,
-            Self::Bfp16 | Self::Wide | Self::Half => 2,
-        }
-    }
-}
-
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Mode {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.iter().copied().find(|mode| mode.name() == text).ok_or_else(|| {
-            format!("unknown mode '{text}': expected i32, bfp32, bfp16, saturating, wide, half or float")
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use netfold_control::{Admission, Numerics};
-use netfold_wire::{WORLD_MAX, header};
+use netfold_control::Admission;
+use netfold_wire::{Numerics, WORLD_MAX, header};
 
 use crate::error::WorkerConfigError;
 

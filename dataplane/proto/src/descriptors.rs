@@ -12,8 +12,7 @@
 //! The lanes are folded by the operation that carries bits unchanged: the sum, or the maximum where lanes are converted
 //! before they are summed. A word that saturates is one that has no other rank's bits added.
 
-use netfold_control::Numerics;
-use netfold_wire::LaneOp;
+use netfold_wire::{LaneOp, Numerics};
 
 use crate::op::Descriptor;
 
@@ -140,11 +139,11 @@ fn digest(descriptor: Descriptor, index: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::OpKind;
+    use netfold_wire::Collective;
     use proptest::prelude::*;
 
     fn broadcast(root: u16, elements: u64) -> Descriptor {
-        Descriptor { kind: OpKind::Broadcast, root, elements, ..Descriptor::BARRIER }
+        Descriptor { collective: Collective::Broadcast { root }, elements, ..Descriptor::BARRIER }
     }
 
     fn sum(form: Descriptors, lane_words: usize, contributions: impl Iterator<Item = Descriptor>) -> Vec<u8> {

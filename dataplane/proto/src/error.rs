@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netfold_wire::Reason;
+use netfold_wire::{Collective, Reason};
 
 use crate::SlotShare;
 use crate::op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX};
@@ -52,6 +52,9 @@ pub enum OpSpecError {
     /// Too many elements.
     #[error("{0} elements: at most {ELEMENTS_MAX}; split the tensor")]
     Elements(u64),
+    /// A collective that switches do not do.
+    #[error("a switch does no {0}")]
+    Collective(Collective),
     /// Root out of range.
     #[error("root rank {0} is not below 32768")]
     Root(u16),

@@ -32,7 +32,8 @@ mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
 pub use error::{AbortReason, OpSpecError, SubmitError, WorkerConfigError};
-pub use op::{DATA_CHUNKS_MAX, DType, Descriptor, ELEMENTS_MAX, OpId, OpKind, OpSpec, Tolerance};
+pub use netfold_wire::{Collective, DType};
+pub use op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpId, OpSpec, Tolerance};
 pub use stats::{Ignored, WorkerStats};
 pub use time::Instant;
-pub use worker::{Codec, Handled, Worker, WorkerEvent};
+pub use worker::{Codec, CodedChunk, Contributors, Handled, Worker, WorkerEvent};

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use netfold_control::Mode;
-use netfold_wire::LaneOp;
+use netfold_wire::{Collective, DType, LaneOp, Mode};
 
 use crate::error::OpSpecError;
 
@@ -93,116 +92,25 @@ impl fmt::Display for Tolerance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-macro_rules! code_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal $text:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vmeta])* $variant = $value),+ }
-
-        impl $name {
-            /// Every value, by code.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The name used in messages.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
-            fn from_code(code: u32) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| *value as u32 == code)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
-code_enum! {
-    /// What an operation does.
-    OpKind {
-        /// Every rank ends with the fold of all ranks' tensors.
-        AllReduce = 1 "all_reduce",
-        /// Every rank ends with the root's tensor.
-        Broadcast = 2 "broadcast",
-        /// No rank passes before all have come.
-        Barrier = 3 "barrier",
-        /// The root ends with the fold of all ranks' tensors.
-        Reduce = 4 "reduce",
-        /// Every rank ends with all ranks' tensors, in order of rank.
-        AllGather = 5 "all_gather",
-        /// Every rank ends with its own part of the fold of all ranks' tensors.
-        ReduceScatter = 6 "reduce_scatter",
-    }
-}
-
-code_enum! {
-    /// The element type of the caller's tensor.
-    DType {
-        /// No tensor (barrier).
-        None = 0 "none",
-        /// binary32.
-        F32 = 1 "f32",
-        /// binary16.
-        F16 = 2 "f16",
-        /// bfloat16.
-        Bf16 = 3 "bf16",
-        /// 32-bit two's complement.
-        I32 = 4 "i32",
-        /// binary64.
-        F64 = 5 "f64",
-        /// 8-bit two's complement.
-        I8 = 6 "i8",
-        /// 16-bit two's complement.
-        I16 = 7 "i16",
-        /// 64-bit two's complement.
-        I64 = 8 "i64",
-        /// 8 bits, unsigned.
-        U8 = 9 "u8",
-        /// 16 bits, unsigned.
-        U16 = 10 "u16",
-        /// 32 bits, unsigned.
-        U32 = 11 "u32",
-        /// 64 bits, unsigned.
-        U64 = 12 "u64",
-    }
-}
-
-impl DType {
-    /// Bytes of one element; 0 for [`DType::None`].
-    pub const fn size(self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::I8 | Self::U8 => 1,
-            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
-        }
-    }
-}
-
 /// What a rank says about an operation in its descriptor: must be equal on all ranks.
 ///
-/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 kind, 3..=6 dtype,
-/// 7..=9 mode (0 i32, 1 bfp32, 2 bfp16, 3 saturating, 4 wide, 5 half, 6 float), 10..=11 lane operation, 12..=26 root or
-/// tolerance, 27 `average`, 28..=31 bits 32..=35 of `elements`.
+/// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 collective
+/// ([`CollectiveInfo::descriptor_code`](netfold_wire::vocabulary::collective::CollectiveInfo)), 3..=6 dtype, 7..=9 mode,
+/// 10..=11 lane operation, 12..=26 root, or tolerance of collectives without one, 27 `average`, 28..=31 bits 32..=35 of
+/// `elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
-    /// What to do.
-    pub kind: OpKind,
+    /// What to do. The root is below 32,768.
+    pub collective: Collective,
     /// Element type of the tensor.
     pub dtype: DType,
     /// How the elements travel.
     pub mode: Mode,
     /// The fold.
     pub lane_op: LaneOp,
-    /// The rank whose tensor is broadcast, or that gets the fold, below 32,768. For an all-reduce and a reduce-scatter their
-    /// [tolerance](Self::tolerance); 0 for other kinds.
-    pub root: u16,
+    /// How many of each rank's contributions may be left out of the sums, and how such sums are treated: [`Tolerance::NONE`]
+    /// but for an all-reduce and a reduce-scatter.
+    pub tolerance: Tolerance,
     /// Every rank divides the fold by the number of ranks.
     pub average: bool,
     /// Elements of the tensor, at most [`ELEMENTS_MAX`].
@@ -212,30 +120,23 @@ pub struct Descriptor {
 impl Descriptor {
     /// A barrier: no tensor.
     pub const BARRIER: Self = Self {
-        kind: OpKind::Barrier,
+        collective: Collective::Barrier,
         dtype: DType::None,
         mode: Mode::I32,
         lane_op: LaneOp::Sum,
-        root: 0,
+        tolerance: Tolerance::NONE,
         average: false,
         elements: 0,
     };
 
-    /// How many of each rank's contributions may be left out of the sums, and how such sums are treated.
-    pub const fn tolerance(&self) -> Tolerance {
-        match self.kind {
-            OpKind::AllReduce | OpKind::ReduceScatter => Tolerance::from_word(self.root),
-            _ => Tolerance::NONE,
-        }
-    }
-
-    /// The two words of the wire.
+    /// The two words of the wire. A collective that switches do not do has no code: such words describe no operation.
     pub fn to_words(self) -> [u32; 2] {
-        let word = self.kind as u32
-            | (self.dtype as u32) << 3
-            | mode_code(self.mode) << 7
+        let root = self.collective.root().unwrap_or_else(|| self.tolerance.to_word());
+        let word = u32::from(self.collective.info().descriptor_code.unwrap_or(0))
+            | u32::from(self.dtype.code()) << 3
+            | u32::from(self.mode.code()) << 7
             | (self.lane_op as u32) << 10
-            | u32::from(self.root & 0x7fff) << 12
+            | u32::from(root & 0x7fff) << 12
             | u32::from(self.average) << 27
             | (((self.elements >> 32) & 0xf) as u32) << 28;
         [self.elements as u32, word]
@@ -243,47 +144,45 @@ impl Descriptor {
 
     /// Reads the two words of the wire; `None` when they describe no operation.
     pub fn from_words([low, word]: [u32; 2]) -> Option<Self> {
-        Some(Self {
-            kind: OpKind::from_code(word & 7)?,
-            dtype: DType::from_code((word >> 3) & 15)?,
-            mode: Mode::ALL.iter().copied().find(|mode| mode_code(*mode) == (word >> 7) & 7)?,
-            lane_op: LaneOp::try_from(((word >> 10) & 3) as u8).ok()?,
-            root: ((word >> 12) & 0x7fff) as u16,
-            average: word >> 27 & 1 == 1,
+        let bits = |at: u32, count: u32| (word >> at & ((1 << count) - 1)) as u16;
+        let root = bits(12, 15);
+        let collective = Collective::from_descriptor_code(bits(0, 3) as u8, root)?;
+        let tolerance = match collective {
+            Collective::AllReduce | Collective::ReduceScatter => Tolerance::from_word(root),
+            _ => Tolerance::NONE,
+        };
+        let descriptor = Self {
+            collective,
+            dtype: DType::from_code(bits(3, 4) as u8)?,
+            mode: Mode::from_code(bits(7, 3) as u8)?,
+            lane_op: LaneOp::try_from(bits(10, 2) as u8).ok()?,
+            tolerance,
+            average: bits(27, 1) == 1,
             elements: u64::from(word >> 28) << 32 | u64::from(low),
-        })
-    }
-}
-
-fn mode_code(mode: Mode) -> u32 {
-    match mode {
-        Mode::I32 => 0,
-        Mode::Bfp32 => 1,
-        Mode::Bfp16 => 2,
-        Mode::Saturating => 3,
-        Mode::Wide => 4,
-        Mode::Half => 5,
-        Mode::Float => 6,
+        };
+        // One form for each descriptor, so that ranks that agree send the same words.
+        (descriptor.to_words() == [low, word]).then_some(descriptor)
     }
 }
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, dtype, mode, root, elements, .. } = self;
-        let op = if self.average { "avg" } else { self.lane_op.name() };
-        match kind {
-            OpKind::Barrier => f.write_str("barrier"),
-            OpKind::Broadcast => write!(f, "broadcast of {elements} {dtype} from rank {root} as {mode}"),
-            OpKind::AllGather => write!(f, "all_gather of {elements} {dtype} as {mode}"),
-            OpKind::Reduce => write!(f, "reduce({op}) of {elements} {dtype} to rank {root} as {mode}"),
-            OpKind::AllReduce | OpKind::ReduceScatter => {
-                write!(f, "{kind}({op}) of {elements} {dtype} as {mode}")?;
-                match self.tolerance() {
-                    Tolerance::NONE => Ok(()),
-                    tolerance => write!(f, " with {tolerance}"),
-                }
-            }
+        let Self { collective, dtype, mode, elements, tolerance, .. } = self;
+        f.write_str(collective.name())?;
+        if *collective == Collective::Barrier {
+            return Ok(());
         }
+        if collective.reduces() {
+            write!(f, "({})", if self.average { "avg" } else { self.lane_op.name() })?;
+        }
+        write!(f, " of {elements} {dtype}")?;
+        match collective {
+            Collective::Broadcast { root } => write!(f, " from rank {root}")?,
+            Collective::Reduce { root } => write!(f, " to rank {root}")?,
+            _ => {}
+        }
+        write!(f, " as {mode}")?;
+        if *tolerance == Tolerance::NONE { Ok(()) } else { write!(f, " with {tolerance}") }
     }
 }
 
@@ -314,14 +213,14 @@ impl OpSpec {
 
     /// How many of its own contributions a rank may have left out.
     pub fn shares_to_spare(&self) -> u32 {
-        let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance().parts);
+        let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance.parts);
         (parts / u64::from(Tolerance::PARTS)) as u32
     }
 
     /// How many slots may be closed without a rank: each closing costs its contribution to that chunk, and where blocks have exponents
     /// perhaps another, because the exponent that it proposed was not received.
     pub(crate) fn closings(&self) -> u32 {
-        match self.descriptor.tolerance().late {
+        match self.descriptor.tolerance.late {
             true => self.shares_to_spare() * 3 / 4 / self.contributions_per_closing(),
             false => 0,
         }
@@ -343,10 +242,14 @@ impl OpSpec {
         if self.descriptor.elements > ELEMENTS_MAX {
             return Err(OpSpecError::Elements(self.descriptor.elements));
         }
-        if self.descriptor.root >= netfold_wire::WORLD_MAX {
-            return Err(OpSpecError::Root(self.descriptor.root));
+        let collective = self.descriptor.collective;
+        if collective.info().descriptor_code.is_none() {
+            return Err(OpSpecError::Collective(collective));
         }
-        let Tolerance { parts, .. } = self.descriptor.tolerance();
+        if let Some(root) = collective.root().filter(|root| *root >= netfold_wire::WORLD_MAX) {
+            return Err(OpSpecError::Root(root));
+        }
+        let Tolerance { parts, .. } = self.descriptor.tolerance;
         if parts > Tolerance::PARTS {
             return Err(OpSpecError::Tolerance(parts));
         }
@@ -365,11 +268,11 @@ mod tests {
     #[test]
     fn words_are_as_documented() {
         let descriptor = Descriptor {
-            kind: OpKind::Broadcast,
+            collective: Collective::Broadcast { root: 0x7fff },
             dtype: DType::Bf16,
             mode: Mode::Bfp16,
             lane_op: LaneOp::Max,
-            root: 0x7fff,
+            tolerance: Tolerance::NONE,
             average: true,
             elements: ELEMENTS_MAX - 0xffff_fffe,
         };

@@ -253,12 +253,12 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Descriptor, OpKind};
-    use netfold_wire::LaneOp;
+    use crate::Descriptor;
+    use netfold_wire::{Collective, LaneOp};
     use proptest::prelude::*;
 
     fn spec(data_chunks: u32, exponents: bool) -> OpSpec {
-        let descriptor = Descriptor { kind: OpKind::AllReduce, ..Descriptor::BARRIER };
+        let descriptor = Descriptor { collective: Collective::AllReduce, ..Descriptor::BARRIER };
         OpSpec { descriptor, data_chunks, exponents, class: 0, lane_op: LaneOp::Sum }
     }
 

@@ -22,6 +22,29 @@ use crate::{
     AbortReason, Ignored, Instant, OpId, OpSpec, SubmitError, WorkerConfig, WorkerConfigError, WorkerStats,
 };
 
+/// A data chunk, and how its lanes are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodedChunk {
+    /// The operation.
+    pub op: OpId,
+    /// Counted from 0 within the operation.
+    pub chunk: u32,
+    /// The agreed exponent; 255 where some rank's block holds a NaN or an infinity, 0 in operations without exponents.
+    pub exp: u8,
+    /// With so much headroom that the sum of all ranks' contributions cannot leave the range: of a chunk whose first sum has saturated at a
+    /// switch of [`Numerics::Saturating`](netfold_wire::Numerics::Saturating). Same input, same exponent.
+    pub full_headroom: bool,
+}
+
+/// The ranks whose contributions are in a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contributors {
+    /// Their number: that of all ranks unless the operation tolerates loss. The lanes are zeros where it is 0.
+    pub count: u16,
+    /// Whether this rank is one of them. Otherwise a later operation may make up for it.
+    pub own: bool,
+}
+
 /// How a worker reads and writes the caller's tensors. Called from inside [`Worker::poll_transmit`] and
 /// [`Worker::handle_packet`], on data chunks only: `chunk` counts from 0 within the operation.
 ///
@@ -32,37 +55,19 @@ pub trait Codec {
     /// operations with exponents only, before the chunk is first packed.
     fn exponent(&mut self, op: OpId, chunk: u32) -> u8;
 
-    /// Quantises `chunk` by the agreed exponent `exp` into the packet. Must write all of `lanes` (the words of the
-    /// job's packets, big-endian), padding included. `exp` is 255 when some rank's block is not finite: then every
-    /// lane must hold the value zero; and 0 for operations without exponents.
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]);
+    /// Quantises a chunk into the packet. Must write all of `lanes` (the words of the job's packets, big-endian), padding
+    /// included. Where some rank's block is not finite, every lane must hold the value zero.
+    fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]);
 
-    /// Takes the result of `chunk`, the fold of `count` ranks' lanes by exponent `exp` (255: deliver NaN), big-endian.
-    /// May overwrite the input. `count` is the number of all ranks unless the operation tolerates loss; the lanes are zeros
-    /// where it is 0.
-    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]);
+    /// Takes the result of a chunk, the fold of the contributors' lanes, big-endian; delivers NaN where some rank's block is not
+    /// finite. May overwrite the input.
+    fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]);
 
     /// Whether this rank's contribution to `chunk`, of an operation that tolerates loss, may be lost rather than others. Called once,
     /// before the chunk is first packed.
-    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
         let _ = (op, chunk);
         true
-    }
-
-    /// This rank's contribution is not in the result of `chunk`, which [`Self::unpack`] gets next: a later operation may make up for it.
-    fn left_out(&mut self, op: OpId, chunk: u32) {
-        let _ = (op, chunk);
-    }
-
-    /// As [`Self::pack`], for a chunk whose sum has saturated at a switch of [`Numerics::Saturating`](netfold_control::Numerics::Saturating): with so much
-    /// headroom that the sum of all ranks' contributions cannot leave the range. Same input, same exponent.
-    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        self.pack(op, chunk, exp, lanes);
-    }
-
-    /// As [`Self::unpack`], which is not called for this chunk, for what [`Self::pack_again`] packed.
-    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        self.unpack(op, chunk, exp, count, lanes);
     }
 }
 
@@ -383,10 +388,8 @@ impl Worker {
             let descriptor = self.stream.op(slot.op).spec.descriptor;
             self.descriptors.write(self.config.rank, descriptor, lanes);
         } else if let Some(chunk) = piece.data.filter(|_| !exponent_unfit) {
-            match slot.redo {
-                None => codec.pack(id, chunk, exp, lanes),
-                Some(_) => codec.pack_again(id, chunk, exp, lanes),
-            }
+            let full_headroom = slot.redo.is_some();
+            codec.pack(CodedChunk { op: id, chunk, exp, full_headroom }, lanes);
         }
         let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, chunk));
         self.slots.slot_mut(index).proposed = proposed;
@@ -435,7 +438,7 @@ impl Worker {
         let droppable = match piece.data {
             Some(chunk) if exp != NOT_FINITE && self.may_lack_contributions(&slot, piece) => {
                 self.stream.op(slot.op).has_spare()
-                    && codec.expendable(OpId(slot.op), chunk)
+                    && codec.is_expendable(OpId(slot.op), chunk)
                     && self.stream.op_mut(slot.op).put_at_risk()
             }
             _ => false,
@@ -446,7 +449,7 @@ impl Worker {
 
     /// Whether the result of the slot's chunk may lack contributions.
     fn may_lack_contributions(&self, slot: &Slot, piece: &Piece) -> bool {
-        let tolerant = self.stream.op(slot.op).spec.descriptor.tolerance().any();
+        let tolerant = self.stream.op(slot.op).spec.descriptor.tolerance.any();
         tolerant && piece.data.is_some() && slot.redo.is_none() && self.config.admission.own_bit != 0
     }
 

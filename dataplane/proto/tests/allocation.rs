@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use netfold_control::{Admission, Mode};
+use netfold_control::Admission;
 use netfold_proto::{
-    Codec, DType, Descriptor, Handled, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
+    Codec, CodedChunk, Contributors, Descriptor, Handled, Instant, OpId, OpSpec, Tolerance, Worker,
+    WorkerConfig, WorkerEvent,
 };
 use netfold_testkit::allocation::{self, CountingAllocator};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header};
+use netfold_wire::{Collective, DType, Flags, Kind, LaneOp, Mode, Packet, Repr, header};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -18,10 +19,10 @@ impl Codec for Zeros {
     fn exponent(&mut self, _: OpId, _: u32) -> u8 {
         100
     }
-    fn pack(&mut self, _: OpId, _: u32, _: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, _: CodedChunk, lanes: &mut [u8]) {
         lanes.fill(0);
     }
-    fn unpack(&mut self, _: OpId, _: u32, _: u8, _: u16, _: &[u8]) {}
+    fn unpack(&mut self, _: CodedChunk, _: Contributors, _: &[u8]) {}
 }
 
 #[test]
@@ -46,11 +47,11 @@ fn nothing_is_allocated_per_packet() {
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);
     let descriptor = Descriptor {
-        kind: OpKind::AllReduce,
+        collective: Collective::AllReduce,
         dtype: DType::F32,
         mode: Mode::Bfp16,
         lane_op: LaneOp::Sum,
-        root: 0,
+        tolerance: Tolerance::NONE,
         average: false,
         elements: 1_280_000,
     };

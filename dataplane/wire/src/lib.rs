@@ -1,4 +1,4 @@
-//! The Netfold wire protocol: what the bytes of a packet mean, and nothing else.
+//! The Netfold wire protocol: what the bytes of a packet mean, and the [vocabulary] of operations that all parts share.
 //!
 //! A packet is Ethernet / IPv4 / UDP (destination port [`UDP_PORT`]) / [Netfold header](header) / lanes, all
 //! big-endian. Transports that own the outer headers (a UDP socket) carry only the *datagram*: the Netfold header and
@@ -21,9 +21,14 @@ pub mod field;
 pub mod frame;
 pub mod header;
 pub mod serial;
+pub mod vocabulary;
 
 pub use dscp::Dscp;
 pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
+pub use vocabulary::collective::{Collective, Extent};
+pub use vocabulary::dtype::DType;
+pub use vocabulary::mode::{Lanes, Mode, Numerics};
+pub use vocabulary::reduce_op::ReduceOp;
 
 /// UDP destination port of Netfold packets.
 pub const UDP_PORT: u16 = 20038;

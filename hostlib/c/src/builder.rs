@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
-use netfold::{Builder, Communicator, Mode, Tolerance};
+use netfold::{Builder, Communicator, Mode};
 
 use crate::communicator::netfold_comm;
 use crate::exchange::{CallerExchange, Gather, ip_towards};
 use crate::guard::{exclusive, guard, put, text};
 use crate::result::{Failure, netfold_result};
+use crate::tolerance::parse_tolerance;
 
 /// How floating-point tensors are encoded on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +169,21 @@ pub unsafe extern "C" fn netfold_builder_set_world_size(
     }
 }
 
+/// Writes the netfold_mode of a name, such as "bfp16", to `*out`.
+///
+/// # Safety
+///
+/// `name` is null or a C string. `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_mode_from_name(name: *const c_char, out: *mut i32) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let mode: Mode = unsafe { text(name, "name") }?.parse().map_err(Failure::argument)?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, i32::from(mode.code()), "out") }
+    })
+}
+
 /// How floating-point tensors are encoded (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
 ///
 /// # Safety
@@ -178,16 +194,8 @@ pub unsafe extern "C" fn netfold_builder_set_mode(
     builder: *mut netfold_builder,
     mode: i32,
 ) -> netfold_result {
-    let mode = match mode {
-        0 => Ok(Mode::I32),
-        1 => Ok(Mode::Bfp32),
-        2 => Ok(Mode::Bfp16),
-        3 => Ok(Mode::Saturating),
-        4 => Ok(Mode::Wide),
-        5 => Ok(Mode::Half),
-        6 => Ok(Mode::Float),
-        _ => Err(Failure::argument(format!("{mode} is not a mode; give a netfold_mode"))),
-    };
+    let known = u8::try_from(mode).ok().and_then(Mode::from_code);
+    let mode = known.ok_or_else(|| Failure::argument(format!("{mode} is not a mode; give a netfold_mode")));
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.mode(mode?))) }
 }
@@ -233,18 +241,6 @@ pub unsafe extern "C" fn netfold_builder_set_tolerance(
     let tolerance = parse_tolerance(tolerance, rescale, without_stragglers);
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.tolerance(tolerance?))) }
-}
-
-/// A tolerance from C's arguments.
-pub(crate) fn parse_tolerance(
-    tolerance: f64,
-    rescale: bool,
-    without_stragglers: bool,
-) -> Result<Tolerance, Failure> {
-    let fraction = Tolerance::fraction(tolerance).ok_or_else(|| {
-        Failure::argument(format!("{tolerance} is not a tolerance; give a fraction from 0 to 1"))
-    })?;
-    Ok(Tolerance { rescale, late: without_stragglers, ..fraction })
 }
 
 /// Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.

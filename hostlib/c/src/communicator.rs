@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_void};
 
 use netfold::{Call, Collective, Communicator, DType, Network, ReduceOp, Work};
 
-use crate::builder::parse_tolerance;
 use crate::guard::{guard, put, reference};
 use crate::result::{Failure, netfold_result};
+use crate::tolerance::parse_tolerance;
 use crate::work::netfold_work;
 
 /// One rank's membership of a job. May be used by many threads, but freed by one.
@@ -100,26 +100,22 @@ pub enum netfold_collective {
 }
 
 fn call(collective: i32, count: usize, dtype: i32, op: i32, root: u16) -> Result<Call, Failure> {
-    let collective = match collective {
-        1 => Collective::AllReduce,
-        2 => Collective::Reduce { root },
-        3 => Collective::Broadcast { root },
-        4 => Collective::AllGather,
-        5 => Collective::ReduceScatter,
-        6 => Collective::AllToAll,
-        7 => return Ok(Call::BARRIER),
-        _ => {
-            return Err(Failure::argument(format!(
-                "{collective} is not a collective; give a netfold_collective"
-            )));
-        }
-    };
-    let named = DType::ALL.iter().find(|known| **known as i32 == dtype && dtype != 0);
-    let dtype = named
+    let code = |number: i32| u8::try_from(number).ok();
+    let collective =
+        code(collective).and_then(|code| Collective::from_code(code, root)).ok_or_else(|| {
+            Failure::argument(format!("{collective} is not a collective; give a netfold_collective"))
+        })?;
+    if collective == Collective::Barrier {
+        return Ok(Call::BARRIER);
+    }
+    let dtype = code(dtype)
+        .and_then(DType::from_code)
+        .filter(|dtype| *dtype != DType::None)
         .ok_or_else(|| Failure::argument(format!("{dtype} is not an element type; give a netfold_dtype")))?;
-    let op = u8::try_from(op).ok().and_then(ReduceOp::from_code);
-    let op = op.ok_or_else(|| Failure::argument("unknown operation; give a netfold_op"))?;
-    Ok(Call::new(collective, *dtype, op, count))
+    let op = code(op)
+        .and_then(ReduceOp::from_code)
+        .ok_or_else(|| Failure::argument("unknown operation; give a netfold_op"))?;
+    Ok(Call::new(collective, dtype, op, count))
 }
 
 /// Starts any collective and writes its handle to `*out`. `op` matters for collectives that reduce, `root` for those that have

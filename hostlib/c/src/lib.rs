@@ -18,6 +18,7 @@ mod exchange;
 mod guard;
 mod logging;
 mod result;
+mod tolerance;
 mod work;
 
 pub use builder::{
@@ -29,7 +30,7 @@ pub use builder::{
     netfold_builder_set_rendezvous, netfold_builder_set_rounding, netfold_builder_set_shared_memory,
     netfold_builder_set_slots, netfold_builder_set_stall_timeout, netfold_builder_set_switch,
     netfold_builder_set_tenant, netfold_builder_set_tolerance, netfold_builder_set_trees,
-    netfold_builder_set_world_size, netfold_mode, netfold_rounding,
+    netfold_builder_set_world_size, netfold_mode, netfold_mode_from_name, netfold_rounding,
 };
 pub use communicator::{
     netfold_collective, netfold_comm, netfold_comm_abort, netfold_comm_all_reduce,

@@ -5,11 +5,11 @@
 //! [`shared::Network`], which takes a host's sum and returns the global one.
 
 mod buffers;
+mod call;
 pub mod mesh;
-mod op;
 pub mod reduce;
 pub mod shared;
 
 pub use buffers::Buffers;
-pub use netfold_proto::DType;
-pub use op::ReduceOp;
+pub use call::{CallKind, CallSignature};
+pub use netfold_wire::{Collective, DType, Extent, ReduceOp};

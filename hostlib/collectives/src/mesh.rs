@@ -40,7 +40,6 @@
 
 mod abort;
 mod acceptor;
-mod call;
 mod connect;
 mod error;
 mod exchange;
@@ -56,7 +55,6 @@ mod subgroup;
 mod timed;
 
 pub use abort::MeshAborter;
-pub use call::{MeshCall, MeshCollective};
 pub use error::{ExchangeError, Loss, MeshError, Refusal};
 pub use exchange::{CallbackError, EXCHANGE_MAX, Exchange, FnExchange};
 pub use group::{Mesh, MeshConfig};

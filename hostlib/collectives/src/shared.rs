@@ -41,7 +41,6 @@
 //!
 //! Linux only.
 
-mod call;
 mod collectives;
 mod error;
 mod group;
@@ -54,7 +53,6 @@ mod plan;
 mod state;
 mod sys;
 
-pub use call::{SharedCall, SharedCollective};
 pub use error::SharedError;
 pub use group::{SharedAborter, SharedConfig, SharedGroup};
 pub use handle::SharedHandle;

@@ -29,24 +29,12 @@ static bool number(const char *name, uint64_t fallback, uint64_t *value)
 
 static bool mode(int32_t *value)
 {
-    static const struct {
-        const char *name;
-        int32_t mode;
-    } modes[] = {
-        {"i32", NETFOLD_MODE_I32},   {"bfp32", NETFOLD_MODE_BFP32},           {"bfp16", NETFOLD_MODE_BFP16},
-        {"wide", NETFOLD_MODE_WIDE}, {"saturating", NETFOLD_MODE_SATURATING}, {"half", NETFOLD_MODE_HALF},
-        {"float", NETFOLD_MODE_FLOAT},
-    };
     const char *text = getenv("NETFOLD_MODE");
     *value = NETFOLD_MODE_BFP32;
     if (text == NULL || *text == '\0')
         return true;
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        if (strcmp(text, modes[i].name) == 0) {
-            *value = modes[i].mode;
-            return true;
-        }
-    }
+    if (netfold_mode_from_name(text, value) == NETFOLD_RESULT_OK)
+        return true;
     fprintf(stderr, "netfold: NETFOLD_MODE=%s is not a mode; all calls are left to MPI\n", text);
     return false;
 }

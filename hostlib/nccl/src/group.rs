@@ -157,13 +157,7 @@ fn exchange_error(error: netfold::ExchangeError) -> Failure {
 /// Whether a switch does this reduction in jobs of this mode.
 pub(crate) fn supports(mode: Mode, dtype: i32, op: i32) -> bool {
     let (Some(dtype), Some(op)) = (element_type(dtype), reduction(op)) else { return false };
-    let words = matches!(mode, Mode::I32 | Mode::Bfp32 | Mode::Bfp16);
-    match (dtype, op) {
-        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum) => mode != Mode::I32,
-        (DType::I32 | DType::U32, ReduceOp::Sum) => words,
-        (DType::I32, ReduceOp::Min | ReduceOp::Max) => words || mode == Mode::Saturating,
-        _ => false,
-    }
+    netfold::switch_reduces(mode, dtype, op).is_ok()
 }
 
 /// `ncclDataType_t`, without the 8-bit floats, which switches do not sum.

@@ -327,34 +327,24 @@ fn element_type(py: Python<'_>, collective: Collective, tensor: &Tensor) -> PyRe
 }
 
 fn parse_collective(py: Python<'_>, name: &str, root: u16) -> PyResult<Collective> {
-    Ok(match name {
-        "all_reduce" => Collective::AllReduce,
-        "reduce" => Collective::Reduce { root },
-        "broadcast" => Collective::Broadcast { root },
-        "all_gather" => Collective::AllGather,
-        "reduce_scatter" => Collective::ReduceScatter,
-        "all_to_all" => Collective::AllToAll,
-        "barrier" => Collective::Barrier,
-        _ => return Err(errors::new(py, "argument", &format!("there is no collective '{name}'"))),
-    })
+    Collective::from_name(name, root)
+        .ok_or_else(|| errors::new(py, "argument", &format!("there is no collective '{name}'")))
 }
 
 fn parse_op(py: Python<'_>, name: &str) -> PyResult<ReduceOp> {
-    Ok(match name {
-        "sum" => ReduceOp::Sum,
-        "avg" | "mean" => ReduceOp::Avg,
-        "product" | "prod" => ReduceOp::Product,
-        "min" => ReduceOp::Min,
-        "max" => ReduceOp::Max,
-        "band" | "bit_and" => ReduceOp::BitAnd,
-        "bor" | "bit_or" => ReduceOp::BitOr,
-        "bxor" | "bit_xor" => ReduceOp::BitXor,
-        _ => {
-            let message = format!(
-                "there is no reduction '{name}'; choose sum, avg, product, min, max, band, bor or bxor"
-            );
-            return Err(errors::new(py, "argument", &message));
-        }
+    // The names of PyTorch, where they differ.
+    let known = match name {
+        "mean" => Some(ReduceOp::Avg),
+        "prod" => Some(ReduceOp::Product),
+        "band" => Some(ReduceOp::BitAnd),
+        "bor" => Some(ReduceOp::BitOr),
+        "bxor" => Some(ReduceOp::BitXor),
+        _ => ReduceOp::from_name(name),
+    };
+    known.ok_or_else(|| {
+        let message =
+            format!("there is no reduction '{name}'; choose sum, avg, product, min, max, band, bor or bxor");
+        errors::new(py, "argument", &message)
     })
 }
 

@@ -50,7 +50,8 @@ use vector_none as vector;
 mod vector;
 
 use half::{bf16, f16};
-use netfold_wire::WORLD_MAX;
+pub use netfold_wire::Lanes;
+pub use netfold_wire::vocabulary::mode::MANTISSA_BITS_MIN;
 
 use rounding::{BlockRng, Range};
 pub use rounding::{Rounding, RoundingRng};
@@ -60,9 +61,6 @@ use crate::element::Element;
 
 /// Smallest block exponent: blocks of smaller magnitudes use this one, so that every scale is a finite power of two.
 pub const EXPONENT_MIN: u8 = 30;
-
-/// Fewest bits of a mantissa, its sign not counted, that headroom may leave: with fewer, sums would be noise.
-pub const MANTISSA_BITS_MIN: u32 = 8;
 
 /// The block exponent that means: the block holds NaN or an infinity on some worker.
 pub const EXPONENT_NON_FINITE: u8 = 255;
@@ -159,60 +157,6 @@ impl Float for bf16 {
     }
     const NAN: Self = Self::from_bits(0x7fc0);
 }
-
-/// How the elements of a block lie in the lanes. Where two share a word, element 2i is its upper half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Lanes {
-    /// One 32-bit two's complement mantissa in each big-endian word.
-    Bfp32,
-    /// Two biased 16-bit mantissas in each big-endian word.
-    Bfp16,
-    /// As `Bfp32`, with half the headroom, rounded down; for switches whose sums saturate and are flagged.
-    Saturating,
-    /// As `Bfp16`, without headroom; for switches that sum in 32 bits and shift sums to 16 on their way down.
-    Wide,
-    /// Two binary16 numbers in each big-endian word, the block scaled so that no sum reaches 2^15.
-    Half,
-    /// One binary32 number in each big-endian word.
-    Float,
-}
-
-impl Lanes {
-    /// Every layout.
-    pub const ALL: &'static [Self] =
-        &[Self::Bfp32, Self::Bfp16, Self::Saturating, Self::Wide, Self::Half, Self::Float];
-
-    /// Bytes that one element takes on the wire.
-    pub const fn element_bytes(self) -> usize {
-        match self {
-            Self::Bfp32 | Self::Saturating | Self::Float => 4,
-            Self::Bfp16 | Self::Wide | Self::Half => 2,
-        }
-    }
-
-    /// Bits of a mantissa or a number, sign included.
-    pub const fn bits(self) -> u32 {
-        8 * self.element_bytes() as u32
-    }
-
-    /// Whether lanes hold mantissas, integers in units of the block's quantum: what can be rounded stochastically.
-    pub const fn has_mantissas(self) -> bool {
-        matches!(self, Self::Bfp32 | Self::Bfp16 | Self::Saturating | Self::Wide)
-    }
-
-    /// Most workers: as many as leave a mantissa [`MANTISSA_BITS_MIN`] bits beside its sign, within what a job may have.
-    pub const fn world_max(self) -> u16 {
-        match self {
-            Self::Bfp16 => 1 << (self.bits() - 1 - MANTISSA_BITS_MIN),
-            // So that every scale is a finite number.
-            Self::Half => WORLD_MAX / 2,
-            _ => WORLD_MAX,
-        }
-    }
-}
-
-// The largest job leaves a mantissa of 32 bits enough.
-const _: () = assert!(31 - WORLD_MAX.trailing_zeros() >= MANTISSA_BITS_MIN);
 
 /// Which instructions the quantiser uses. All kernels give the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use netfold_collectives::ReduceOp;
-use netfold_proto::{DType, OpId, OpKind};
-use netfold_wire::LaneOp;
+use netfold_proto::OpId;
+use netfold_wire::{Collective, DType, LaneOp, ReduceOp};
 
 use super::{PendingOp, Tensors};
 use crate::error::Error;
@@ -54,7 +53,7 @@ impl Tensors {
         }
         let undone = pending.undone(|position| reconciled.is_undone(position));
         // A barrier whose one result another rank has is over: all had called, and the ranks that have it do not call again.
-        if begins_here || pending.operation.request.spec.descriptor.kind != OpKind::Barrier {
+        if begins_here || pending.operation.request.spec.descriptor.collective != Collective::Barrier {
             pending.reduce_among(peers, &undone)?;
         }
         if let Some(pending) = self.pending.pop_front() {
@@ -136,7 +135,7 @@ impl PendingOp {
     /// Does the operation on these stretches, the same on all ranks.
     fn reduce_among(&mut self, peers: &mut dyn Peers, undone: &[ByteRange]) -> Result<(), Error> {
         let descriptor = self.operation.request.spec.descriptor;
-        if descriptor.kind == OpKind::Barrier {
+        if descriptor.collective == Collective::Barrier {
             return peers.barrier();
         }
         let whole = self.operation.buffer.bytes_mut();
@@ -168,8 +167,8 @@ impl PendingOp {
     /// Does the operation on some stretches, or on all in place.
     fn reduce_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[ByteRange]>) -> Result<(), Error> {
         let descriptor = self.operation.request.spec.descriptor;
-        let op = match (descriptor.kind, descriptor.lane_op) {
-            (OpKind::AllGather, _) => ReduceOp::BitOr,
+        let op = match (descriptor.collective, descriptor.lane_op) {
+            (Collective::AllGather, _) => ReduceOp::BitOr,
             (_, LaneOp::Min) => ReduceOp::Min,
             (_, LaneOp::Max) => ReduceOp::Max,
             _ => ReduceOp::Sum,
@@ -178,9 +177,9 @@ impl PendingOp {
         let mut gathered: Vec<u8> =
             piece.unwrap_or_default().iter().flat_map(|range| &bytes[range.clone()]).copied().collect();
         let part = if piece.is_some() { &mut gathered[..] } else { bytes };
-        match (descriptor.kind, descriptor.dtype) {
-            (OpKind::Broadcast, _) => peers.broadcast(part, descriptor.root)?,
-            (OpKind::AllGather, _) => peers.all_reduce(op, DType::U8, part)?,
+        match (descriptor.collective, descriptor.dtype) {
+            (Collective::Broadcast { root }, _) => peers.broadcast(part, root)?,
+            (Collective::AllGather, _) => peers.all_reduce(op, DType::U8, part)?,
             (_, DType::F16) => in_binary32::<f16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
             (_, DType::Bf16) => in_binary32::<bf16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
             (_, dtype) => peers.all_reduce(op, dtype, part)?,

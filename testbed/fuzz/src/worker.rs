@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use netfold_control::{Admission, CongestionAlgorithm, Mode};
 use netfold_proto::{
-    Codec, DType, Descriptor, Handled, Ignored, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Handled, Ignored, Instant, OpId, OpSpec,
+    Worker, WorkerConfig,
 };
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
@@ -32,13 +33,14 @@ impl Codec for Tensors {
         (op.0 as u32 * 31 + chunk * 7) as u8
     }
 
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
+        let CodedChunk { op, chunk, exp, .. } = coded;
         assert!(!self.unpacked.contains(&(op, chunk)), "packed what was overwritten");
         assert_eq!(lanes.len(), 4 * LANE_WORDS as usize);
         lanes.fill(exp ^ chunk as u8);
     }
 
-    fn unpack(&mut self, op: OpId, chunk: u32, _exp: u8, _count: u16, lanes: &[u8]) {
+    fn unpack(&mut self, CodedChunk { op, chunk, .. }: CodedChunk, _: Contributors, lanes: &[u8]) {
         assert_eq!(lanes.len(), 4 * LANE_WORDS as usize);
         assert!(self.unpacked.insert((op, chunk)), "unpacked twice");
     }
@@ -132,13 +134,12 @@ impl Scene {
         let data_chunks = input.below(48) as u32;
         let lane_op = if mode == Mode::I32 { LaneOp::ALL[input.below(3)] } else { LaneOp::Sum };
         let descriptor = Descriptor {
-            kind: OpKind::ALL[input.below(OpKind::ALL.len())],
+            collective: Collective::ALL[input.below(Collective::ALL.len())],
             dtype: DType::F32,
             mode,
             lane_op,
-            root: 0,
-            average: false,
             elements: u64::from(data_chunks) * u64::from(LANE_WORDS),
+            ..Descriptor::BARRIER
         };
         let spec = OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op };
         match self.worker.submit(spec) {

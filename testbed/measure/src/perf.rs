@@ -9,7 +9,7 @@ mod wire;
 
 use std::time::{Duration, Instant};
 
-use netfold::{Call, Collective, Communicator, DType, Error, Mode, ReduceOp};
+use netfold::{Call, Collective, Communicator, DType, Error, Extent, Mode, ReduceOp};
 use serde::Serialize;
 
 pub use wire::Wire;
@@ -123,11 +123,14 @@ pub fn measure(comm: &Communicator, config: &PerfConfig, size: u64) -> Result<Pe
 
 fn call_of(config: &PerfConfig, size: u64, world: u16) -> Call {
     let elements = size as usize / config.dtype.size().max(1);
-    let parts = match config.collective {
-        Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => usize::from(world),
-        _ => 1,
-    };
+    let parts = if is_parted(config.collective) { usize::from(world) } else { 1 };
     Call::new(config.collective, config.dtype, config.op, elements / parts)
+}
+
+/// Whether a rank's input or output has a part for each rank.
+fn is_parted(collective: Collective) -> bool {
+    let info = collective.info();
+    [info.input, info.output].contains(&Extent::CountPerRank)
 }
 
 /// What nccl-tests multiplies algbw by.
@@ -135,7 +138,7 @@ pub fn bus_factor(collective: Collective, world: u16) -> f64 {
     let n = f64::from(world);
     match collective {
         Collective::AllReduce => 2.0 * (n - 1.0) / n,
-        Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => (n - 1.0) / n,
+        _ if is_parted(collective) => (n - 1.0) / n,
         _ => 1.0,
     }
 }

@@ -59,30 +59,16 @@ fn band(band: Band) -> v1::Band {
 }
 
 fn mode(mode: v1::Mode) -> Result<Mode, Status> {
-    Ok(match mode {
-        v1::Mode::Unspecified => {
-            return Err(invalid("the numeric mode is missing or unknown: set `spec.mode`"));
-        }
-        v1::Mode::I32 => Mode::I32,
-        v1::Mode::Bfp32 => Mode::Bfp32,
-        v1::Mode::Bfp16 => Mode::Bfp16,
-        v1::Mode::Saturating => Mode::Saturating,
-        v1::Mode::Wide => Mode::Wide,
-        v1::Mode::Half => Mode::Half,
-        v1::Mode::Float => Mode::Float,
-    })
+    Mode::ALL
+        .iter()
+        .copied()
+        .find(|known| mode_message(*known) == mode)
+        .ok_or_else(|| invalid("the numeric mode is missing or unknown: set `spec.mode`"))
 }
 
 fn mode_message(mode: Mode) -> v1::Mode {
-    match mode {
-        Mode::I32 => v1::Mode::I32,
-        Mode::Bfp32 => v1::Mode::Bfp32,
-        Mode::Bfp16 => v1::Mode::Bfp16,
-        Mode::Saturating => v1::Mode::Saturating,
-        Mode::Wide => v1::Mode::Wide,
-        Mode::Half => v1::Mode::Half,
-        Mode::Float => v1::Mode::Float,
-    }
+    // 0 is "unspecified" in every enum of the interface.
+    v1::Mode::try_from(i32::from(mode.code()) + 1).unwrap_or_default()
 }
 
 pub(super) fn state_message(state: JobState) -> v1::JobState {
@@ -236,5 +222,22 @@ pub(super) fn event(event: &ControllerEvent) -> v1::Event {
         epoch: event.epoch,
         reason: event.reason.unwrap_or_default().to_owned(),
         message: event.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_names_every_mode() {
+        for known in Mode::ALL {
+            let message = mode_message(*known);
+            assert_eq!(message.as_str_name(), format!("MODE_{}", known.name().to_uppercase()));
+            assert_eq!(mode(message).unwrap(), *known);
+        }
+        let beyond = i32::try_from(Mode::ALL.len()).unwrap() + 1;
+        assert!(v1::Mode::try_from(beyond).is_err(), "no mode of the interface alone");
+        assert!(mode(v1::Mode::Unspecified).is_err());
     }
 }

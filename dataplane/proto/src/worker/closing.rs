@@ -22,8 +22,7 @@
 //! A rank without a contribution has not proposed the exponent of a later block, either. If its block there does not fit the agreed
 //! exponent, it sends that chunk's header alone, as if it had been trimmed.
 
-use netfold_control::Numerics;
-use netfold_wire::{Flags, Kind, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, Numerics, Packet, Reason, Repr, header};
 
 use super::{NOT_FINITE, Worker};
 use crate::congestion::{Fixed, Gate};
@@ -57,7 +56,7 @@ impl Worker {
     /// quarter of its slots: it takes about three round trips to close a slot, and later positions proceed meanwhile.
     pub(super) fn expect_closings(&mut self, spec: &OpSpec, number: u64) {
         let (full, own) = (self.config.admission.bitmap, self.config.admission.own_bit);
-        if !spec.descriptor.tolerance().late {
+        if !spec.descriptor.tolerance.late {
             return;
         }
         let window = self.slots.count();
@@ -73,7 +72,7 @@ impl Worker {
 
     /// Whether a slot may be closed with the contributions that it holds.
     pub(super) fn may_be_closed(&self, slot: &Slot, piece: &Piece, exp: u8) -> bool {
-        self.stream.op(slot.op).spec.descriptor.tolerance().late
+        self.stream.op(slot.op).spec.descriptor.tolerance.late
             && exp != NOT_FINITE
             // A sum that left the range is repeated, which all ranks decide by the same result.
             && self.config.numerics != Numerics::Saturating

@@ -1,9 +1,9 @@
 //! Handling of datagrams from the switch. Everything is checked before anything changes.
 
-use netfold_control::{Admission, Numerics};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
+use netfold_control::Admission;
+use netfold_wire::{Flags, Kind, LaneOp, Numerics, Packet, Reason, Repr, header, serial};
 
-use super::{Codec, Handled, NOT_FINITE, Worker};
+use super::{Codec, CodedChunk, Contributors, Handled, NOT_FINITE, Worker};
 use crate::congestion::Ack;
 use crate::descriptors::DescriptorMatch;
 use crate::slot::{Slot, SlotState};
@@ -155,18 +155,16 @@ impl Worker {
         enough && !repr.flags.contains(Flags::TRIMMED)
     }
 
-    /// Counts a result that lacks contributions, and notifies the codec if this rank's is among them.
-    fn note_contributors(&mut self, slot: &Slot, repr: &Repr, chunk: u32, codec: &mut impl Codec) {
+    /// Counts a result that lacks contributions; the ranks whose contributions are in it.
+    fn note_contributors(&mut self, slot: &Slot, repr: &Repr) -> Contributors {
         let own = self.config.admission.own_bit;
         let within = own == 0 || repr.bitmap & own != 0;
         self.stats.partial += u64::from(repr.count < self.config.world);
         if slot.droppable && within {
             self.stream.op_mut(slot.op).restore_spare();
         }
-        if !within {
-            self.stats.left_out += 1;
-            codec.left_out(OpId(slot.op), chunk);
-        }
+        self.stats.left_out += u64::from(!within);
+        Contributors { count: repr.count, own: within }
     }
 
     /// Records whether all ranks contributed; if not, this rank's next block may not fit the agreed exponent.
@@ -195,11 +193,9 @@ impl Worker {
         }
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
-            self.note_contributors(&slot, repr, chunk, codec);
-            match slot.redo {
-                None => codec.unpack(OpId(slot.op), chunk, exp, repr.count, lanes),
-                Some(_) => codec.unpack_again(OpId(slot.op), chunk, exp, repr.count, lanes),
-            }
+            let contributors = self.note_contributors(&slot, repr);
+            let full_headroom = slot.redo.is_some();
+            codec.unpack(CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom }, contributors, lanes);
         }
         self.note_completeness(&slot, repr, &piece, codec);
         let exp_next = slot.redo.unwrap_or(repr.exp_next);

@@ -5,8 +5,8 @@ mod rig;
 
 use std::time::Duration;
 
-use netfold_control::{Admission, CongestionAlgorithm, Mode};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_control::{Admission, CongestionAlgorithm};
+use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Reason, Repr, header};
 use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 
 use crate::congestion::{Ack, CongestionControl, Round};

@@ -425,6 +425,13 @@ netfold_result netfold_builder_set_rank(netfold_builder *builder, uint16_t rank)
 netfold_result netfold_builder_set_world_size(netfold_builder *builder, uint16_t workers);
 
 /**
+ * Writes the netfold_mode of a name, such as "bfp16", to `*out`.
+ *
+ * Memory: `name` is null or a C string. `out` is null or valid for a write.
+ */
+netfold_result netfold_mode_from_name(const char *name, int32_t *out);
+
+/**
  * How floating-point tensors are encoded (a netfold_mode), the same on all ranks. The default is NETFOLD_MODE_BFP32.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.

@@ -7,3 +7,4 @@ mod header;
 mod install;
 mod mpi;
 mod process;
+mod vocabulary;

@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::CallSignature;
 use crate::DType;
 use crate::reduce::ReduceError;
 use thiserror::Error;
-
-use crate::mesh::call::MeshCall;
 
 /// Why ranks could not exchange small strings. The exchange is unusable afterwards.
 #[derive(Debug, Clone, Error)]
@@ -204,9 +203,9 @@ pub enum MeshError {
         /// A rank that differs.
         rank: u16,
         /// What this rank called.
-        mine: MeshCall,
+        mine: CallSignature,
         /// What that rank called.
-        theirs: MeshCall,
+        theirs: CallSignature,
     },
     /// A rank was lost.
     #[error("rank {rank} is lost: {why}; make a new mesh of the ranks that remain")]
@@ -251,7 +250,7 @@ pub enum MeshError {
         /// Input or output.
         which: &'static str,
         /// Which call.
-        call: MeshCall,
+        call: CallSignature,
         /// Its length.
         len: usize,
         /// What it should be.

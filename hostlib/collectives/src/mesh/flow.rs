@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::CallSignature;
 use crate::mesh::abort::AbortSignal;
-use crate::mesh::call::MeshCall;
 use crate::mesh::error::{Loss, MeshError};
 use crate::mesh::frame::{FAILURE, FRAME_MAX, HEAD, Head, Kind, MeshFailure};
 use crate::mesh::link::{Link, OutFrame, ReadOutcome};
@@ -40,7 +40,7 @@ pub(crate) struct Limits {
 pub(crate) struct Flow<'a> {
     links: &'a mut [Option<Link>],
     rank: u16,
-    call: MeshCall,
+    call: CallSignature,
     plan: &'a MeshPlan,
     memory: Memory<'a>,
     /// Number of ranks that take part: an average's divisor.
@@ -71,7 +71,7 @@ impl<'a> Flow<'a> {
     pub(crate) fn new(
         links: &'a mut [Option<Link>],
         (rank, members): (u16, &[u16]),
-        call: MeshCall,
+        call: CallSignature,
         plan: &'a MeshPlan,
         memory: Memory<'a>,
     ) -> Self {
@@ -304,13 +304,14 @@ impl<'a> Flow<'a> {
             return Err(MeshError::Protocol { rank, what: "a frame of another operation" });
         }
         if head.kind == Kind::Call {
-            let Some(body) = link.body::<{ MeshCall::LEN }>() else { return Ok(Progress::More) };
-            let theirs = MeshCall::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no call" })?;
+            let Some(body) = link.body::<{ CallSignature::LEN }>() else { return Ok(Progress::More) };
+            let theirs =
+                CallSignature::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no call" })?;
             if theirs != self.call {
                 return Err(MeshError::Mismatch { rank, mine: self.call, theirs });
             }
             link.call_seen = true;
-            link.consume(HEAD + MeshCall::LEN);
+            link.consume(HEAD + CallSignature::LEN);
             return Ok(Progress::Moved);
         }
         self.begin_data(peer, head.len).map_err(|what| MeshError::Protocol { rank, what })
@@ -381,7 +382,7 @@ impl<'a> Flow<'a> {
     fn peer_failure(&self, by: u16, failure: MeshFailure) -> MeshError {
         match failure {
             MeshFailure::Mismatch { one, other } => {
-                let differs = |(rank, call): &(u16, MeshCall)| *rank != self.rank && *call != self.call;
+                let differs = |(rank, call): &(u16, CallSignature)| *rank != self.rank && *call != self.call;
                 match [one, other].into_iter().find(differs) {
                     Some((rank, theirs)) => MeshError::Mismatch { rank, mine: self.call, theirs },
                     None => MeshError::PeerLost { rank: by, why: Loss::GaveUp },

@@ -10,14 +10,14 @@
 //! The first frame of an operation in each direction of a link is a *call*; *data* frames hold pieces of messages, which both
 //! ends have planned and whose lengths are therefore only compared. A *failure* ends all use of the link.
 
-use crate::mesh::call::MeshCall;
+use crate::CallSignature;
 
 /// Bytes of a head.
 pub(crate) const HEAD: usize = 8;
 /// Longest body of a data frame. A frame once begun is always finished, so this bounds how long a failure waits.
 pub(crate) const FRAME_MAX: usize = 256 * 1024;
 /// Bytes of a failure's body.
-pub(crate) const FAILURE: usize = 8 + 2 * MeshCall::LEN;
+pub(crate) const FAILURE: usize = 8 + 2 * CallSignature::LEN;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Head {
     pub(crate) fn from_bytes(bytes: &[u8; HEAD]) -> Option<Self> {
         let [kind, 0, seq_low, seq_high, a, b, c, d] = *bytes else { return None };
         let (kind, expected) = match kind {
-            1 => (Kind::Call, Some(MeshCall::LEN)),
+            1 => (Kind::Call, Some(CallSignature::LEN)),
             2 => (Kind::Data, None),
             3 => (Kind::Failure, Some(FAILURE)),
             _ => return None,
@@ -67,7 +67,7 @@ impl Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MeshFailure {
     /// Two ranks made different calls.
-    Mismatch { one: (u16, MeshCall), other: (u16, MeshCall) },
+    Mismatch { one: (u16, CallSignature), other: (u16, CallSignature) },
     /// A rank was lost.
     Lost { rank: u16 },
     /// The sender gave up by itself.
@@ -81,8 +81,8 @@ impl MeshFailure {
         let (reason, rank) = match self {
             Self::Mismatch { one: (rank, call), other: (other, other_call) } => {
                 bytes[4..6].copy_from_slice(&other.to_le_bytes());
-                bytes[8..8 + MeshCall::LEN].copy_from_slice(&call.to_bytes());
-                bytes[8 + MeshCall::LEN..].copy_from_slice(&other_call.to_bytes());
+                bytes[8..8 + CallSignature::LEN].copy_from_slice(&call.to_bytes());
+                bytes[8 + CallSignature::LEN..].copy_from_slice(&other_call.to_bytes());
                 (1, rank)
             }
             Self::Lost { rank } => (2, rank),
@@ -101,10 +101,10 @@ impl MeshFailure {
         let other = u16::from_le_bytes([other_low, other_high]);
         Some(match reason {
             1 => {
-                let (one, two) = calls.split_first_chunk::<{ MeshCall::LEN }>()?;
+                let (one, two) = calls.split_first_chunk::<{ CallSignature::LEN }>()?;
                 Self::Mismatch {
-                    one: (rank, MeshCall::from_bytes(one)?),
-                    other: (other, MeshCall::from_bytes(two.first_chunk()?)?),
+                    one: (rank, CallSignature::from_bytes(one)?),
+                    other: (other, CallSignature::from_bytes(two.first_chunk()?)?),
                 }
             }
             2 => Self::Lost { rank },
@@ -116,15 +116,14 @@ impl MeshFailure {
 
 #[cfg(test)]
 mod tests {
-    use crate::{DType, ReduceOp};
+    use crate::{CallKind, Collective, DType, ReduceOp};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mesh::call::MeshCollective;
 
-    fn call(count: u64) -> MeshCall {
-        MeshCall {
-            collective: MeshCollective::Reduce { root: 7 },
+    fn call(count: u64) -> CallSignature {
+        CallSignature {
+            kind: CallKind::Collective(Collective::Reduce { root: 7 }),
             dtype: DType::Bf16,
             op: ReduceOp::Max,
             count,
@@ -135,14 +134,14 @@ mod tests {
     fn frames_encode_and_decode() {
         for kind in [Kind::Call, Kind::Data, Kind::Failure] {
             let len = match kind {
-                Kind::Call => MeshCall::LEN,
+                Kind::Call => CallSignature::LEN,
                 Kind::Data => 4096,
                 Kind::Failure => FAILURE,
             };
             let head = Head { kind, seq: 513, len };
             assert_eq!(Head::from_bytes(&head.to_bytes()), Some(head));
         }
-        assert_eq!(MeshCall::from_bytes(&call(9).to_bytes()), Some(call(9)));
+        assert_eq!(CallSignature::from_bytes(&call(9).to_bytes()), Some(call(9)));
         for failure in [
             MeshFailure::Mismatch { one: (1, call(2)), other: (300, call(3)) },
             MeshFailure::Lost { rank: 5 },
@@ -156,18 +155,18 @@ mod tests {
     fn bodies_of_wrong_length_are_refused() {
         let head = Head { kind: Kind::Data, seq: 0, len: FRAME_MAX + 1 };
         assert_eq!(Head::from_bytes(&head.to_bytes()), None);
-        let head = Head { kind: Kind::Call, seq: 0, len: MeshCall::LEN - 1 };
+        let head = Head { kind: Kind::Call, seq: 0, len: CallSignature::LEN - 1 };
         assert_eq!(Head::from_bytes(&head.to_bytes()), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_frame_or_none(head: [u8; HEAD], call: [u8; MeshCall::LEN], body in proptest::collection::vec(0u8..10, FAILURE)) {
+        fn any_bytes_are_a_frame_or_none(head: [u8; HEAD], call: [u8; CallSignature::LEN], body in proptest::collection::vec(0u8..10, FAILURE)) {
             if let Some(parsed) = Head::from_bytes(&head) {
                 prop_assert_eq!(parsed.to_bytes(), head);
                 prop_assert!(parsed.len <= FRAME_MAX);
             }
-            if let Some(parsed) = MeshCall::from_bytes(&call) {
+            if let Some(parsed) = CallSignature::from_bytes(&call) {
                 prop_assert_eq!(parsed.to_bytes(), call);
                 prop_assert!(!parsed.to_string().is_empty());
             }

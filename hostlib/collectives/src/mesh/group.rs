@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::Buffers;
 use crate::mesh::abort::MeshAborter;
-use crate::mesh::call::{MeshCall, MeshCollective};
 use crate::mesh::connect::{Connected, connect};
 use crate::mesh::error::{ExchangeError, MeshError};
 use crate::mesh::exchange::{EXCHANGE_MAX, Exchange, check_len};
@@ -17,7 +16,7 @@ use crate::mesh::link::Link;
 use crate::mesh::memory::Memory;
 use crate::mesh::plan::{MeshPlan, Shape};
 use crate::reduce::{ReduceError, supports};
-use crate::{DType, ReduceOp};
+use crate::{CallKind, CallSignature, Collective, DType, Extent, ReduceOp};
 
 /// How a mesh connects, and how long it waits.
 #[derive(Debug, Clone)]
@@ -146,24 +145,21 @@ impl Mesh {
         self.failed.is_none() && self.links.iter().flatten().any(Link::has_unread_bytes)
     }
 
-    /// Any collective but [`MeshCollective::Agreement`]. The other methods are this with fewer arguments and document the sizes. `op` matters
-    /// only where something is reduced.
+    /// Any collective. The other methods are this with fewer arguments and document the sizes. `op` matters only where something is
+    /// reduced.
     ///
     /// # Errors
     ///
     /// [`MeshError`]; refusals ([`MeshError::is_refusal`]) leave the mesh as it was.
     pub fn run(
         &mut self,
-        collective: MeshCollective,
+        collective: Collective,
         dtype: DType,
         op: ReduceOp,
         buffers: Buffers<'_>,
     ) -> Result<(), MeshError> {
-        if collective == MeshCollective::Agreement {
-            return Err(ReduceError::Unsupported { op, dtype }.into());
-        }
         let members: Vec<u16> = (0..self.world).collect();
-        self.run_among(&members, collective, (dtype, op), buffers, None)
+        self.run_among(&members, CallKind::Collective(collective), (dtype, op), buffers, None)
     }
 
     /// Replaces every rank's tensor by the reduction of all.
@@ -172,7 +168,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_reduce(&mut self, dtype: DType, op: ReduceOp, tensor: &mut [u8]) -> Result<(), MeshError> {
-        self.run(MeshCollective::AllReduce, dtype, op, Buffers::InPlace(tensor))
+        self.run(Collective::AllReduce, dtype, op, Buffers::InPlace(tensor))
     }
 
     /// Replaces the root's tensor by the reduction of all; the other ranks' stay as they are.
@@ -187,7 +183,7 @@ impl Mesh {
         root: u16,
         tensor: &mut [u8],
     ) -> Result<(), MeshError> {
-        self.run(MeshCollective::Reduce { root }, dtype, op, Buffers::InPlace(tensor))
+        self.run(Collective::Reduce { root }, dtype, op, Buffers::InPlace(tensor))
     }
 
     /// Replaces every rank's tensor by the root's.
@@ -196,7 +192,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn broadcast(&mut self, dtype: DType, root: u16, tensor: &mut [u8]) -> Result<(), MeshError> {
-        self.run(MeshCollective::Broadcast { root }, dtype, ReduceOp::Sum, Buffers::InPlace(tensor))
+        self.run(Collective::Broadcast { root }, dtype, ReduceOp::Sum, Buffers::InPlace(tensor))
     }
 
     /// Gathers all ranks' `input`, of the same length, into `output`, `world` times as long, in order of ranks.
@@ -205,7 +201,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_gather(&mut self, dtype: DType, input: &[u8], output: &mut [u8]) -> Result<(), MeshError> {
-        self.run(MeshCollective::AllGather, dtype, ReduceOp::Sum, Buffers::Split { input, output })
+        self.run(Collective::AllGather, dtype, ReduceOp::Sum, Buffers::Split { input, output })
     }
 
     /// Reduces all ranks' `input`, and gives each rank its part of the result: `output` is a `world`th as long.
@@ -220,7 +216,7 @@ impl Mesh {
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(), MeshError> {
-        self.run(MeshCollective::ReduceScatter, dtype, op, Buffers::Split { input, output })
+        self.run(Collective::ReduceScatter, dtype, op, Buffers::Split { input, output })
     }
 
     /// Sends part i of `input` to rank i, and gathers the others' parts for this rank into `output`, in order of ranks.
@@ -229,7 +225,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn all_to_all(&mut self, dtype: DType, input: &[u8], output: &mut [u8]) -> Result<(), MeshError> {
-        self.run(MeshCollective::AllToAll, dtype, ReduceOp::Sum, Buffers::Split { input, output })
+        self.run(Collective::AllToAll, dtype, ReduceOp::Sum, Buffers::Split { input, output })
     }
 
     /// Returns when every rank has called it.
@@ -238,7 +234,7 @@ impl Mesh {
     ///
     /// As [`Mesh::run`].
     pub fn barrier(&mut self) -> Result<(), MeshError> {
-        self.run(MeshCollective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
+        self.run(Collective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
     }
 
     /// Gathers small strings of any lengths, up to [`EXCHANGE_MAX`], in order of ranks, until `deadline`.
@@ -262,13 +258,7 @@ impl Mesh {
         let mut round = |input: &[u8]| -> Result<Vec<u8>, MeshError> {
             let mut output = vec![0; input.len() * members.len()];
             let buffers = Buffers::Split { input, output: &mut output };
-            self.run_among(
-                members,
-                MeshCollective::Agreement,
-                (DType::U8, ReduceOp::Sum),
-                buffers,
-                deadline,
-            )?;
+            self.run_among(members, CallKind::Strings, (DType::U8, ReduceOp::Sum), buffers, deadline)?;
             Ok(output)
         };
         let lens = round(&(mine.len() as u32).to_le_bytes())?;
@@ -291,25 +281,25 @@ impl Mesh {
     fn run_among(
         &mut self,
         members: &[u16],
-        collective: MeshCollective,
+        kind: CallKind,
         (dtype, op): (DType, ReduceOp),
         buffers: Buffers<'_>,
         deadline: Option<Instant>,
     ) -> Result<(), MeshError> {
         self.check_usable()?;
-        let world = members.len();
+        let (world, collective) = (members.len(), kind.collective());
         let op = if collective.reduces() { op } else { ReduceOp::Sum };
-        let dtype = if collective == MeshCollective::Barrier { DType::None } else { dtype };
+        let dtype = if collective == Collective::Barrier { DType::None } else { dtype };
         if let Some(root) = collective.root().filter(|root| usize::from(*root) >= world) {
             return Err(MeshError::NoSuchRank { rank: root, world: world as u16 });
         }
-        if collective != MeshCollective::Barrier && !supports(op, dtype) {
+        if collective != Collective::Barrier && !supports(op, dtype) {
             return Err(ReduceError::Unsupported { op, dtype }.into());
         }
         let Some(index) = members.iter().position(|member| *member == self.rank) else {
             return Err(MeshError::NoSuchRank { rank: self.rank, world: world as u16 });
         };
-        let sized = size(collective, (dtype, op), (index, world), &buffers)?;
+        let sized = size(kind, (dtype, op), (index, world), &buffers)?;
         let shape = Shape {
             world,
             rank: index,
@@ -348,7 +338,7 @@ impl Mesh {
 
 /// A call whose buffers fit.
 struct Fitting {
-    call: MeshCall,
+    call: CallSignature,
     /// Where input and output begin when they are one buffer, in bytes.
     input_at: usize,
     output_at: usize,
@@ -356,28 +346,25 @@ struct Fitting {
 
 /// Checks the buffers of a call and finds its count.
 fn size(
-    collective: MeshCollective,
+    kind: CallKind,
     (dtype, op): (DType, ReduceOp),
     (index, world): (usize, usize),
     buffers: &Buffers<'_>,
 ) -> Result<Fitting, MeshError> {
+    let collective = kind.collective();
     let element = dtype.size().max(1);
     let is_root = collective.root().is_none_or(|root| usize::from(root) == index);
     // How often the tensor of `count` elements fits into input and output.
-    let (inputs, outputs) = match collective {
-        MeshCollective::AllGather | MeshCollective::Agreement => (1, world),
-        MeshCollective::ReduceScatter => (world, 1),
-        MeshCollective::AllToAll => (world, world),
-        _ => (1, 1),
-    };
+    let times = |extent| if extent == Extent::CountPerRank { world } else { 1 };
+    let (inputs, outputs) = (times(collective.info().input), times(collective.info().output));
     let (input, output) = match buffers {
         Buffers::InPlace(buffer) => (buffer.len() / outputs.max(inputs) * inputs, buffer.len()),
         Buffers::Split { input, output } => (input.len(), output.len()),
     };
     let whole = match (collective, buffers) {
-        (MeshCollective::Barrier, _) => 0,
+        (Collective::Barrier, _) => 0,
         (_, Buffers::InPlace(_)) => output / outputs.max(inputs),
-        (MeshCollective::Broadcast { .. }, _) if !is_root => output,
+        (Collective::Broadcast { .. }, _) if !is_root => output,
         _ => input / inputs,
     };
     let parts = match buffers {
@@ -386,28 +373,25 @@ fn size(
     };
     let measured = match (collective, buffers) {
         (_, Buffers::InPlace(_)) => output,
-        (MeshCollective::Broadcast { .. }, _) if !is_root => output,
+        (Collective::Broadcast { .. }, _) if !is_root => output,
         _ => input,
     };
-    if collective != MeshCollective::Barrier && (whole * parts != measured || !whole.is_multiple_of(element))
-    {
+    if collective != Collective::Barrier && (whole * parts != measured || !whole.is_multiple_of(element)) {
         return Err(MeshError::Parts { len: measured, parts, dtype });
     }
-    let call = MeshCall { collective, dtype, op, count: (whole / element) as u64 };
-    let needs_output = is_root || !matches!(collective, MeshCollective::Reduce { .. });
+    let call = CallSignature { kind, dtype, op, count: (whole / element) as u64 };
+    let needs_output = is_root || !matches!(collective, Collective::Reduce { .. });
     if let Buffers::Split { .. } = buffers
         && needs_output
-        && collective != MeshCollective::Barrier
+        && collective != Collective::Barrier
         && output != outputs * whole
     {
         return Err(MeshError::Size { which: "output", call, len: output, expected: outputs * whole });
     }
     let own = index * whole;
     Ok(match collective {
-        MeshCollective::AllGather | MeshCollective::Agreement => {
-            Fitting { call, input_at: own, output_at: 0 }
-        }
-        MeshCollective::ReduceScatter => Fitting { call, input_at: 0, output_at: own },
+        Collective::AllGather => Fitting { call, input_at: own, output_at: 0 },
+        Collective::ReduceScatter => Fitting { call, input_at: 0, output_at: own },
         _ => Fitting { call, input_at: 0, output_at: 0 },
     })
 }

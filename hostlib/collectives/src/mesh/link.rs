@@ -5,14 +5,14 @@ use std::net::TcpStream;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use crate::mesh::call::MeshCall;
+use crate::CallSignature;
 use crate::mesh::frame::{FAILURE, HEAD, Head, Kind};
 use crate::mesh::plan::Offset;
 
 /// Bytes read at a time: reduced while they are in the second-level cache.
 const STAGING: usize = 128 * 1024;
 /// Heads of a call and of data, and the call.
-const PREFIX_MAX: usize = HEAD + MeshCall::LEN + HEAD;
+const PREFIX_MAX: usize = HEAD + CallSignature::LEN + HEAD;
 
 /// A data frame on its way out, with the call before it when it is the first.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub(crate) struct OutFrame {
 }
 
 impl OutFrame {
-    pub(crate) fn new(call: Option<MeshCall>, seq: u16, body: Offset, len: usize) -> Self {
+    pub(crate) fn new(call: Option<CallSignature>, seq: u16, body: Offset, len: usize) -> Self {
         let mut prefix = [0; PREFIX_MAX];
         let data = Head { kind: Kind::Data, seq, len };
-        prefix[HEAD + MeshCall::LEN..].copy_from_slice(&data.to_bytes());
-        let mut prefix_at = HEAD + MeshCall::LEN;
+        prefix[HEAD + CallSignature::LEN..].copy_from_slice(&data.to_bytes());
+        let mut prefix_at = HEAD + CallSignature::LEN;
         if let Some(call) = call {
-            let head = Head { kind: Kind::Call, seq, len: MeshCall::LEN };
+            let head = Head { kind: Kind::Call, seq, len: CallSignature::LEN };
             prefix[..HEAD].copy_from_slice(&head.to_bytes());
-            prefix[HEAD..HEAD + MeshCall::LEN].copy_from_slice(&call.to_bytes());
+            prefix[HEAD..HEAD + CallSignature::LEN].copy_from_slice(&call.to_bytes());
             prefix_at = 0;
         }
         Self { prefix, prefix_at, body, len, body_at: 0 }

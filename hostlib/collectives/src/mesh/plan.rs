@@ -12,7 +12,7 @@ mod small;
 #[cfg(test)]
 mod tests;
 
-use crate::mesh::call::MeshCollective;
+use crate::Collective;
 
 /// Largest tensor in bytes that takes the fewest hops instead of the fewest bytes.
 pub(crate) const SMALL_MAX: usize = 32 * 1024;
@@ -92,7 +92,7 @@ pub(crate) struct MeshPlan {
 pub(crate) struct Shape {
     pub(crate) world: usize,
     pub(crate) rank: usize,
-    /// Elements in the sense of [`MeshCall::count`](crate::mesh::MeshCall).
+    /// Elements in the sense of [`CallSignature::count`](crate::mesh::CallSignature).
     pub(crate) count: usize,
     /// Bytes of an element.
     pub(crate) element: usize,
@@ -126,7 +126,7 @@ impl Shape {
 
 impl MeshPlan {
     /// The plan of one rank.
-    pub(crate) fn new(collective: MeshCollective, shape: Shape) -> Self {
+    pub(crate) fn new(collective: Collective, shape: Shape) -> Self {
         let mut plan = Self::default();
         if shape.world <= 1 {
             plan.alone(collective, &shape);
@@ -134,9 +134,9 @@ impl MeshPlan {
         }
         let is_small = shape.bytes() <= SMALL_MAX;
         match collective {
-            MeshCollective::AllReduce if is_small => small::all_reduce(&mut plan, &shape),
-            MeshCollective::AllReduce => large::all_reduce(&mut plan, &shape),
-            MeshCollective::Reduce { root } => {
+            Collective::AllReduce if is_small => small::all_reduce(&mut plan, &shape),
+            Collective::AllReduce => large::all_reduce(&mut plan, &shape),
+            Collective::Reduce { root } => {
                 plan.first_token(&shape);
                 match is_small {
                     true => small::reduce(&mut plan, &shape, usize::from(root)),
@@ -144,7 +144,7 @@ impl MeshPlan {
                 }
                 plan.other_tokens(&shape);
             }
-            MeshCollective::Broadcast { root } => {
+            Collective::Broadcast { root } => {
                 plan.first_token(&shape);
                 match is_small {
                     true => small::broadcast(&mut plan, &shape, usize::from(root)),
@@ -152,13 +152,11 @@ impl MeshPlan {
                 }
                 plan.other_tokens(&shape);
             }
-            MeshCollective::AllGather | MeshCollective::Agreement if is_small => {
-                small::all_gather(&mut plan, &shape);
-            }
-            MeshCollective::AllGather | MeshCollective::Agreement => large::all_gather(&mut plan, &shape),
-            MeshCollective::ReduceScatter => large::reduce_scatter(&mut plan, &shape),
-            MeshCollective::AllToAll => large::all_to_all(&mut plan, &shape),
-            MeshCollective::Barrier => {
+            Collective::AllGather if is_small => small::all_gather(&mut plan, &shape),
+            Collective::AllGather => large::all_gather(&mut plan, &shape),
+            Collective::ReduceScatter => large::reduce_scatter(&mut plan, &shape),
+            Collective::AllToAll => large::all_to_all(&mut plan, &shape),
+            Collective::Barrier => {
                 plan.first_token(&shape);
                 plan.other_tokens(&shape);
             }
@@ -166,8 +164,8 @@ impl MeshPlan {
         plan
     }
 
-    fn alone(&mut self, collective: MeshCollective, shape: &Shape) {
-        if collective != MeshCollective::Barrier {
+    fn alone(&mut self, collective: Collective, shape: &Shape) {
+        if collective != Collective::Barrier {
             self.copies.push((input(0), output(0), shape.bytes()));
         }
     }

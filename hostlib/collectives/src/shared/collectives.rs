@@ -1,11 +1,10 @@
 //! The collectives' public methods.
 
-use crate::shared::call::{SharedCall, SharedCollective};
 use crate::shared::error::SharedError;
 use crate::shared::group::SharedGroup;
 use crate::shared::hierarchy::Network;
 use crate::shared::plan::SharedPlan;
-use crate::{Buffers, DType, ReduceOp};
+use crate::{Buffers, CallKind, CallSignature, Collective, DType, ReduceOp};
 
 /// Length up to which every rank reduces everything itself, for 2 ranks; less for more ranks.
 const FLAT_FOLD_BYTES_MAX: usize = 64 << 10;
@@ -25,7 +24,7 @@ impl SharedGroup {
         op: ReduceOp,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::AllReduce, dtype, op, 0, buffers.into(), None)
+        self.run(Collective::AllReduce, dtype, op, buffers)
     }
 
     /// Local rank `root` ends with the reduction of all ranks' tensors; other ranks' outputs are left alone, and may be empty.
@@ -40,7 +39,7 @@ impl SharedGroup {
         root: u16,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::Reduce, dtype, op, root, buffers.into(), None)
+        self.run(Collective::Reduce { root }, dtype, op, buffers)
     }
 
     /// Every rank ends with the tensor of local rank `root`. Other ranks' inputs are not read, and may be empty.
@@ -54,7 +53,7 @@ impl SharedGroup {
         root: u16,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::Broadcast, dtype, ReduceOp::Sum, root, buffers.into(), None)
+        self.run(Collective::Broadcast { root }, dtype, ReduceOp::Sum, buffers)
     }
 
     /// Every rank ends with all ranks' tensors, in order of rank: the output is `world` times the input.
@@ -67,7 +66,7 @@ impl SharedGroup {
         dtype: DType,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::AllGather, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+        self.run(Collective::AllGather, dtype, ReduceOp::Sum, buffers)
     }
 
     /// Rank `r` ends with part `r` of the reduction of all ranks' tensors: the input is `world` times the output. In place, other
@@ -82,7 +81,7 @@ impl SharedGroup {
         op: ReduceOp,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::ReduceScatter, dtype, op, 0, buffers.into(), None)
+        self.run(Collective::ReduceScatter, dtype, op, buffers)
     }
 
     /// Rank `r` ends with part `r` of every rank's tensor, in order of rank; input and output are equally long.
@@ -95,7 +94,7 @@ impl SharedGroup {
         dtype: DType,
         buffers: impl Into<Buffers<'a>>,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::AllToAll, dtype, ReduceOp::Sum, 0, buffers.into(), None)
+        self.run(Collective::AllToAll, dtype, ReduceOp::Sum, buffers)
     }
 
     /// No rank returns before all have called.
@@ -104,7 +103,7 @@ impl SharedGroup {
     ///
     /// [`SharedError`], see above.
     pub fn barrier(&mut self) -> Result<(), SharedError> {
-        self.call(SharedCollective::Barrier, DType::U8, ReduceOp::Sum, 0, Buffers::InPlace(&mut []), None)
+        self.run(Collective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
     }
 
     /// An all-reduce among the ranks of many hosts: the sum of this host's ranks is passed to `network` on the leader (local
@@ -125,29 +124,45 @@ impl SharedGroup {
         buffers: impl Into<Buffers<'a>>,
         network: &mut dyn Network,
     ) -> Result<(), SharedError> {
-        self.call(SharedCollective::Hierarchical, dtype, op, 0, buffers.into(), Some(network))
+        self.call(CallKind::Hierarchical, (dtype, op), buffers.into(), Some(network))
+    }
+
+    /// Any collective. The other methods are this with fewer arguments and document the sizes. `op` matters only where something is
+    /// reduced.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`], see above.
+    pub fn run<'a>(
+        &mut self,
+        collective: Collective,
+        dtype: DType,
+        op: ReduceOp,
+        buffers: impl Into<Buffers<'a>>,
+    ) -> Result<(), SharedError> {
+        self.call(CallKind::Collective(collective), (dtype, op), buffers.into(), None)
     }
 
     fn call(
         &mut self,
-        collective: SharedCollective,
-        dtype: DType,
-        op: ReduceOp,
-        root: u16,
+        kind: CallKind,
+        (dtype, op): (DType, ReduceOp),
         buffers: Buffers<'_>,
         network: Option<&mut dyn Network>,
     ) -> Result<(), SharedError> {
-        let call = SharedCall { collective, dtype, op, root, count: 0 };
         let layout = self.layout;
-        let flat = |collective| match collective {
-            SharedCollective::AllReduce => {
+        let flat_bytes_max = match kind {
+            CallKind::Collective(Collective::AllReduce) => {
                 (FLAT_FOLD_BYTES_MAX * 2 / usize::from(layout.world.max(2))).min(layout.small_bytes)
             }
-            SharedCollective::Hierarchical => 0,
+            CallKind::Hierarchical => 0,
             _ => layout.small_bytes,
         };
+        let op = if kind.collective().reduces() { op } else { ReduceOp::Sum };
+        let dtype = if kind.collective() == Collective::Barrier { DType::None } else { dtype };
+        let call = CallSignature { kind, dtype, op, count: 0 };
         let member = (self.rank, layout.world);
-        let mut plan = SharedPlan::new(call, member, buffers, layout.segment_bytes, flat)?;
-        self.run(&mut plan, network)
+        let mut plan = SharedPlan::new(call, member, buffers, layout.segment_bytes, flat_bytes_max)?;
+        self.run_plan(&mut plan, network)
     }
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::shared::call::SharedCall;
-use crate::{DType, ReduceOp};
+use crate::{CallSignature, DType, ReduceOp};
 
 /// Why a group could not be made or a collective not finished. Ranks are local ones, of the host.
 ///
@@ -79,9 +78,9 @@ pub enum SharedError {
         /// The first rank that differs from this one.
         local_rank: u16,
         /// What this rank calls.
-        mine: SharedCall,
+        mine: CallSignature,
         /// What that rank calls.
-        theirs: SharedCall,
+        theirs: CallSignature,
     },
     /// A buffer is not as long as the call needs.
     #[error("a buffer has {found} bytes, but {expected}")]

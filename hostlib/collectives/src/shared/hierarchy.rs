@@ -51,7 +51,7 @@ impl Segment {
 }
 
 /// What the leader's network does with the segments of one
-/// [`hierarchical_all_reduce`](crate::shared::SharedGroup::hierarchical_all_reduce). SharedCall on the leader's thread alone.
+/// [`hierarchical_all_reduce`](crate::shared::SharedGroup::hierarchical_all_reduce). Called on the leader's thread alone.
 ///
 /// Segments come in order: `start(0)`, `start(1)`, ... and `finish(0)`, `finish(1)`, ... with up to 5 started and not finished.
 /// From `start` until `finish` returns, a segment's memory belongs to the network: no other process reads or writes it, so an

@@ -25,7 +25,7 @@ pub(crate) const RESULTS: usize = 3 * LEAD + IN_FLIGHT;
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"netfold\x01");
 
 /// Version of this layout and of the rules by which it is used.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Most ranks of a group.
 pub(crate) const WORLD_MAX: u16 = 256;

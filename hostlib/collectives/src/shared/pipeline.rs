@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::shared::call::SharedCall;
+use crate::CallSignature;
 use crate::shared::error::SharedError;
 use crate::shared::group::SharedGroup;
 use crate::shared::hierarchy::{Network, Segment};
@@ -99,7 +99,7 @@ impl Lags {
 
 impl SharedGroup {
     /// Executes a plan.
-    pub(crate) fn run(
+    pub(crate) fn run_plan(
         &mut self,
         plan: &mut SharedPlan<'_>,
         network: Option<&mut dyn Network>,
@@ -225,7 +225,7 @@ impl SharedGroup {
     }
 
     /// Publishes what this rank calls, waits until all have, and compares.
-    fn arrive(&mut self, call: SharedCall) -> Result<(), SharedError> {
+    fn arrive(&mut self, call: CallSignature) -> Result<(), SharedError> {
         let parity = self.parity();
         for (index, word) in call.to_words().into_iter().enumerate() {
             self.state
@@ -249,8 +249,8 @@ impl SharedGroup {
     }
 
     #[cold]
-    fn differs(&self, peer: u16, mine: SharedCall, words: [u64; 2]) -> SharedError {
-        match SharedCall::from_words(words) {
+    fn differs(&self, peer: u16, mine: CallSignature, words: [u64; 2]) -> SharedError {
+        match CallSignature::from_words(words) {
             Some(theirs) => SharedError::Mismatch { local_rank: peer, mine, theirs },
             None => {
                 self.state.fail(GroupFailure::Corrupt(peer), &[]);

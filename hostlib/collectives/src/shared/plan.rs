@@ -4,10 +4,9 @@
 use std::ops::Range;
 
 use crate::reduce::{finish, reduce, reduce_from};
-use crate::shared::call::{SharedCall, SharedCollective};
 use crate::shared::error::SharedError;
 use crate::shared::layout::LINE;
-use crate::{Buffers, DType, ReduceOp};
+use crate::{Buffers, CallKind, CallSignature, Collective, DType, Extent, ReduceOp};
 
 /// The areas of all ranks for one segment, readable.
 pub(crate) trait Inputs {
@@ -18,7 +17,7 @@ pub(crate) trait Inputs {
 /// One collective over one caller's buffers.
 #[derive(Debug)]
 pub(crate) struct SharedPlan<'a> {
-    pub(crate) call: SharedCall,
+    pub(crate) call: CallSignature,
     pub(crate) rank: u16,
     pub(crate) world: u16,
     buffers: Buffers<'a>,
@@ -35,21 +34,22 @@ pub(crate) struct SharedPlan<'a> {
 impl<'a> SharedPlan<'a> {
     /// Checks the arguments. `segment_bytes` and `flat_bytes_max` are lengths of areas.
     pub(crate) fn new(
-        mut call: SharedCall,
+        mut call: CallSignature,
         (rank, world): (u16, u16),
         buffers: Buffers<'a>,
         segment_bytes: usize,
-        flat_bytes_max: impl Fn(SharedCollective) -> usize,
+        flat_bytes_max: usize,
     ) -> Result<Self, SharedError> {
         let parts = usize::from(world);
-        if call.root >= world {
-            return Err(SharedError::Root { root: call.root, world });
+        let collective = call.kind.collective();
+        if let Some(root) = collective.root().filter(|root| *root >= world) {
+            return Err(SharedError::Root { root, world });
         }
-        if reduces(call.collective) && !crate::reduce::supports(call.op, call.dtype) {
+        if collective.reduces() && !crate::reduce::supports(call.op, call.dtype) {
             return Err(SharedError::Unsupported { op: call.op, dtype: call.dtype });
         }
-        let size = call.dtype.size();
-        if size == 0 {
+        let size = call.dtype.size().max(1);
+        if call.dtype == DType::None && collective != Collective::Barrier {
             return Err(SharedError::Unsupported { op: call.op, dtype: call.dtype });
         }
         let total = total(&call, rank, parts, &buffers)?;
@@ -57,21 +57,17 @@ impl<'a> SharedPlan<'a> {
             return Err(SharedError::Length { expected: "a whole number of elements fits", found: total });
         }
         call.count = (total / size) as u64;
-        let scatters =
-            matches!(call.collective, SharedCollective::ReduceScatter | SharedCollective::AllToAll);
+        let scatters = collective.info().input == Extent::CountPerRank;
         let input = if scatters { total.saturating_mul(parts) } else { total };
-        let flat = input <= flat_bytes_max(call.collective);
+        let flat = input <= flat_bytes_max;
         let stride = match scatters {
             _ if flat => total.max(1),
             true => (segment_bytes / parts / LINE * LINE).max(LINE),
             false => segment_bytes,
         };
         let in_place = matches!(buffers, Buffers::InPlace(_));
-        let offset = |collective| {
-            if in_place && call.collective == collective { usize::from(rank) * total } else { 0 }
-        };
-        let (input_at, output_at) =
-            (offset(SharedCollective::AllGather), offset(SharedCollective::ReduceScatter));
+        let offset = |of| if in_place && collective == of { usize::from(rank) * total } else { 0 };
+        let (input_at, output_at) = (offset(Collective::AllGather), offset(Collective::ReduceScatter));
         Ok(Self { call, rank, world, buffers, total, stride, flat, input_at, output_at })
     }
 
@@ -85,11 +81,7 @@ impl<'a> SharedPlan<'a> {
 
     /// Whether results go through the result areas, to be drained.
     pub(crate) fn drains(&self) -> bool {
-        !self.flat
-            && matches!(
-                self.call.collective,
-                SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
-            )
+        !self.flat && matches!(self.call.kind.collective(), Collective::AllReduce | Collective::Reduce { .. })
     }
 
     /// The bytes of the tensor, or of each part, that segment `index` is about.
@@ -125,25 +117,23 @@ impl<'a> SharedPlan<'a> {
     pub(crate) fn fill(&self, index: usize, slot: &mut [u8]) {
         let range = self.range(index);
         let len = range.len();
-        match self.call.collective {
-            SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
-                if !self.flat =>
-            {
+        match self.call.kind.collective() {
+            Collective::AllReduce | Collective::Reduce { .. } if !self.flat => {
                 // The part that this rank reduces itself is read from the tensor.
                 let mine = self.part(self.rank, len);
                 let input = self.input(range);
                 copy(&mut slot[..mine.start], &input[..mine.start]);
                 copy(&mut slot[mine.end..len], &input[mine.end..]);
             }
-            SharedCollective::Broadcast if self.rank != self.call.root => {}
-            SharedCollective::ReduceScatter | SharedCollective::AllToAll => {
+            Collective::Broadcast { root } if self.rank != root => {}
+            Collective::ReduceScatter | Collective::AllToAll => {
                 for peer in 0..usize::from(self.world) {
                     let from = peer * self.total;
                     let input = self.input(from + range.start..from + range.end);
                     copy(&mut slot[peer * self.stride..][..len], input);
                 }
             }
-            SharedCollective::Barrier => {}
+            Collective::Barrier => {}
             _ => copy(&mut slot[..len], self.input(range)),
         }
     }
@@ -153,10 +143,8 @@ impl<'a> SharedPlan<'a> {
         let range = self.range(index);
         let len = range.len();
         let mine = usize::from(self.rank) * self.stride;
-        match self.call.collective {
-            SharedCollective::AllReduce | SharedCollective::Reduce | SharedCollective::Hierarchical
-                if !self.flat =>
-            {
+        match self.call.kind.collective() {
+            Collective::AllReduce | Collective::Reduce { .. } if !self.flat => {
                 let part = self.part(self.rank, len);
                 let fold = Fold::of(&self.call, self.world);
                 fold.run(result, |rank, block| {
@@ -168,32 +156,29 @@ impl<'a> SharedPlan<'a> {
                     }
                 });
             }
-            SharedCollective::AllReduce | SharedCollective::Hierarchical => {
-                self.fold_flat(range, |rank, block| &inputs.of(rank)[block])
-            }
-            SharedCollective::Reduce => {
-                if self.rank == self.call.root {
+            Collective::AllReduce => self.fold_flat(range, |rank, block| &inputs.of(rank)[block]),
+            Collective::Reduce { root } => {
+                if self.rank == root {
                     self.fold_flat(range, |rank, block| &inputs.of(rank)[block]);
                 }
             }
-            SharedCollective::ReduceScatter => {
+            Collective::ReduceScatter => {
                 self.fold_flat(range, |rank, block| &inputs.of(rank)[mine + block.start..mine + block.end]);
             }
-            SharedCollective::Broadcast => {
-                let root = self.call.root;
+            Collective::Broadcast { root } => {
                 if self.rank != root || matches!(self.buffers, Buffers::Split { .. }) {
                     copy(self.output(range), &inputs.of(root)[..len]);
                 }
             }
-            SharedCollective::AllGather => self.collect(range, |rank| &inputs.of(rank)[..len]),
-            SharedCollective::AllToAll => self.collect(range, |rank| &inputs.of(rank)[mine..mine + len]),
-            SharedCollective::Barrier => {}
+            Collective::AllGather => self.collect(range, |rank| &inputs.of(rank)[..len]),
+            Collective::AllToAll => self.collect(range, |rank| &inputs.of(rank)[mine..mine + len]),
+            Collective::Barrier => {}
         }
     }
 
     /// Takes segment `index` from the finished result.
     pub(crate) fn drain(&mut self, index: usize, result: &[u8]) {
-        if self.call.collective == SharedCollective::Reduce && self.rank != self.call.root {
+        if matches!(self.call.kind.collective(), Collective::Reduce { root } if root != self.rank) {
             return;
         }
         let range = self.range(index);
@@ -214,19 +199,10 @@ impl<'a> SharedPlan<'a> {
     }
 }
 
-fn reduces(collective: SharedCollective) -> bool {
-    matches!(
-        collective,
-        SharedCollective::AllReduce
-            | SharedCollective::Reduce
-            | SharedCollective::ReduceScatter
-            | SharedCollective::Hierarchical
-    )
-}
-
 /// The bytes that a call's segments count through, with the lengths of both buffers checked.
-fn total(call: &SharedCall, rank: u16, parts: usize, buffers: &Buffers<'_>) -> Result<usize, SharedError> {
-    let is_root = rank == call.root;
+fn total(call: &CallSignature, rank: u16, parts: usize, buffers: &Buffers<'_>) -> Result<usize, SharedError> {
+    let collective = call.kind.collective();
+    let is_root = collective.root() == Some(rank);
     let fail = |expected, found| Err(SharedError::Length { expected, found });
     let split = |len: usize| {
         if len.is_multiple_of(parts) {
@@ -235,32 +211,32 @@ fn total(call: &SharedCall, rank: u16, parts: usize, buffers: &Buffers<'_>) -> R
             fail("a multiple of the number of ranks is needed", len)
         }
     };
-    match (call.collective, buffers) {
+    match (collective, buffers) {
         (
-            SharedCollective::AllGather | SharedCollective::ReduceScatter | SharedCollective::AllToAll,
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll,
             Buffers::InPlace(bytes),
         ) => split(bytes.len()),
         (_, Buffers::InPlace(bytes)) => Ok(bytes.len()),
-        (SharedCollective::AllGather, Buffers::Split { input, output }) => {
+        (Collective::AllGather, Buffers::Split { input, output }) => {
             if split(output.len())? == input.len() {
                 Ok(input.len())
             } else {
                 fail("ranks times the input is needed", output.len())
             }
         }
-        (SharedCollective::ReduceScatter, Buffers::Split { input, output }) => {
+        (Collective::ReduceScatter, Buffers::Split { input, output }) => {
             if split(input.len())? == output.len() {
                 Ok(output.len())
             } else {
                 fail("ranks times the output is needed", input.len())
             }
         }
-        (SharedCollective::AllToAll, Buffers::Split { input, output }) if input.len() == output.len() => {
+        (Collective::AllToAll, Buffers::Split { input, output }) if input.len() == output.len() => {
             split(input.len())
         }
         // Only the root has both buffers.
-        (SharedCollective::Reduce, Buffers::Split { input, .. }) if !is_root => Ok(input.len()),
-        (SharedCollective::Broadcast, Buffers::Split { output, .. }) if !is_root => Ok(output.len()),
+        (Collective::Reduce { .. }, Buffers::Split { input, .. }) if !is_root => Ok(input.len()),
+        (Collective::Broadcast { .. }, Buffers::Split { output, .. }) if !is_root => Ok(output.len()),
         (_, Buffers::Split { input, output }) if input.len() == output.len() => Ok(input.len()),
         (_, Buffers::Split { output, .. }) => fail("as many as the input has are needed", output.len()),
     }
@@ -287,8 +263,8 @@ struct Fold {
 }
 
 impl Fold {
-    fn of(call: &SharedCall, world: u16) -> Self {
-        let divides = call.collective != SharedCollective::Hierarchical;
+    fn of(call: &CallSignature, world: u16) -> Self {
+        let divides = call.kind != CallKind::Hierarchical;
         Self { op: call.op, dtype: call.dtype, world, divides }
     }
 

@@ -1,8 +1,7 @@
 //! What is packed, unpacked and left out, chunk by chunk.
 
-use netfold_control::Mode;
-use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec};
-use netfold_wire::LaneOp;
+use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, OpId, OpSpec};
+use netfold_wire::{Collective, DType, LaneOp, Mode};
 
 use super::Tensors;
 use crate::buffer::OpBuffer;
@@ -14,6 +13,13 @@ use crate::slot_positions::{Reconciliation, SlotPositions};
 
 const LANE_BYTES: usize = 64;
 const WORLD: u16 = 4;
+/// This rank's contribution is the only one in a result.
+const ALONE: Contributors = Contributors { count: 1, own: true };
+
+/// A chunk of the first operation.
+fn coded(chunk: u32, exp: u8) -> CodedChunk {
+    CodedChunk { op: OpId(0), chunk, exp, full_headroom: false }
+}
 
 fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|at| ((at * 37 % 101) as f32 - 50.0) * 0.017 + 0.001).collect()
@@ -44,13 +50,12 @@ impl Fed {
         let coding = Coding::of(mode).rounded(rounding, 2);
         let data_chunks = self.tensor.len().div_ceil(coding.chunk_elements(4, LANE_BYTES)) as u32;
         let descriptor = Descriptor {
-            kind: OpKind::AllReduce,
+            collective: Collective::AllReduce,
             dtype: DType::F32,
             mode,
             lane_op: LaneOp::Sum,
-            root: 0,
-            average: false,
             elements: self.tensor.len() as u64,
+            ..Descriptor::BARRIER
         };
         let class = self.class;
         let spec = OpSpec { descriptor, data_chunks, exponents: true, class, lane_op: LaneOp::Sum };
@@ -65,13 +70,9 @@ impl Fed {
         self.tensors.push(op, (1000 * op.0, 1000 * op.0 + 1), operation);
     }
 
-    fn packed(&mut self, op: u64, chunk: u32, exp: u8, again: bool) -> Vec<u8> {
+    fn packed(&mut self, op: u64, chunk: u32, exp: u8, full_headroom: bool) -> Vec<u8> {
         let mut lanes = vec![0xa5; LANE_BYTES];
-        if again {
-            self.tensors.pack_again(OpId(op), chunk, exp, &mut lanes);
-        } else {
-            self.tensors.pack(OpId(op), chunk, exp, &mut lanes);
-        }
+        self.tensors.pack(CodedChunk { op: OpId(op), chunk, exp, full_headroom }, &mut lanes);
         lanes
     }
 }
@@ -100,7 +101,7 @@ fn what_a_chunk_leaves_out_is_kept_when_its_result_comes() {
                 assert_eq!(fed.packed(0, chunk, exp, false), share, "a resend is the same");
                 let part = chunk as usize * block..len.min((chunk as usize + 1) * block);
                 let sent = delivered(&quantizer, &share, exp, part.len());
-                fed.tensors.unpack(OpId(0), chunk, exp, 1, &share);
+                fed.tensors.unpack(coded(chunk, exp), ALONE, &share);
                 assert_eq!(fed.tensor[part.clone()], sent);
                 for at in part.clone() {
                     assert_eq!(
@@ -128,7 +129,7 @@ fn a_chunk_that_is_packed_again_leaves_out_what_the_second_packing_did() {
         let second = fed.packed(0, 0, exp, true);
         assert_ne!(first, second);
         let sent = delivered(&quantizer.full_headroom(), &second, exp, 16);
-        fed.tensors.unpack_again(OpId(0), 0, exp, 1, &second);
+        fed.tensors.unpack(CodedChunk { full_headroom: true, ..coded(0, exp) }, ALONE, &second);
         for (at, given) in given.iter().enumerate() {
             assert_eq!(sent[at] + fed.residual[at], *given);
         }
@@ -171,7 +172,7 @@ fn blocks_that_are_not_finite_leave_nothing() {
     let mut fed = Fed::new(Mode::Bfp16, Rounding::Nearest, 32);
     fed.residual.fill(5.0);
     let share = fed.packed(0, 0, EXPONENT_NON_FINITE, false);
-    fed.tensors.unpack(OpId(0), 0, EXPONENT_NON_FINITE, 1, &share);
+    fed.tensors.unpack(coded(0, EXPONENT_NON_FINITE), ALONE, &share);
     assert_eq!(fed.residual, [0.0; 32]);
     assert!(fed.tensor.iter().all(|value| value.is_nan()));
 }

@@ -25,8 +25,8 @@ fn profiles() -> Vec<(Profile, usize)> {
         trim_depth: 24,
         ..Profile::software(64)
     };
-    let numerics = [Numerics::Saturating, Numerics::Wide, Numerics::Half, Numerics::Float];
-    let converted = numerics.map(|numerics| (Profile::software_with(352, numerics), 1));
+    let numerics = Numerics::ALL.iter().filter(|numerics| **numerics != Numerics::Word);
+    let converted = numerics.map(|numerics| (Profile::software_with(352, *numerics), 1));
     let mut profiles = vec![(Profile::software(64), 46), (ethernet, 46), (Profile::software(352), 4)];
     profiles.extend(converted);
     profiles

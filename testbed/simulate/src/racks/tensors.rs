@@ -2,7 +2,9 @@
 
 use netfold::quantize::{Lanes, Quantizer};
 use netfold_control::Mode;
-use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec, Tolerance};
+use netfold_proto::{
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Tolerance,
+};
 use netfold_wire::LaneOp;
 
 use super::LANE_WORDS;
@@ -89,11 +91,11 @@ impl Tensors {
         (self.tolerance, self.chunks) = (tolerance, 0);
         let spec = |tensor: &Vec<f32>| OpSpec {
             descriptor: Descriptor {
-                kind: OpKind::AllReduce,
+                collective: Collective::AllReduce,
                 dtype: DType::F32,
                 mode: Mode::Bfp16,
                 lane_op: LaneOp::Sum,
-                root: tolerance.to_word(),
+                tolerance,
                 average: false,
                 elements: tensor.len() as u64,
             },
@@ -133,29 +135,26 @@ impl Codec for Tensors {
         self.quantizer.exponent(&self.tensors[tensor][block])
     }
 
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, CodedChunk { op, chunk, exp, .. }: CodedChunk, lanes: &mut [u8]) {
         let (tensor, block) = self.place(op, chunk);
         self.quantizer.pack(&self.tensors[tensor][block], exp, lanes);
     }
 
     /// Not above the median of all blocks so far.
-    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
         let exponent = usize::from(self.exponent(op, chunk));
         self.exponents[exponent] += 1;
         let below: u32 = self.exponents[..exponent].iter().sum();
         2 * below <= self.exponents.iter().sum()
     }
 
-    fn left_out(&mut self, op: OpId, chunk: u32) {
-        let (tensor, block) = self.place(op, chunk);
-        if let Some(residuals) = &mut self.residuals {
-            residuals[tensor][block.clone()].copy_from_slice(&self.tensors[tensor][block]);
-        }
-    }
-
-    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
+    fn unpack(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
+        let CodedChunk { op, chunk, exp, .. } = coded;
         let (tensor, block) = self.place(op, chunk);
         self.chunks += 1;
+        if let Some(residuals) = self.residuals.as_mut().filter(|_| !own) {
+            residuals[tensor][block.clone()].copy_from_slice(&self.tensors[tensor][block.clone()]);
+        }
         let block = &mut self.tensors[tensor][block];
         self.quantizer.unpack(lanes, exp, count, block);
         if self.tolerance.rescale && count > 0 && count < self.world {

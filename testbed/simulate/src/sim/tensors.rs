@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use netfold_control::Mode;
-use netfold_proto::{Codec, DType, Descriptor, OpId, OpKind, OpSpec, Tolerance};
+use netfold_proto::{
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Tolerance,
+};
 use netfold_wire::LaneOp;
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -57,9 +59,9 @@ impl OpPlan {
     ) -> Self {
         let data_chunks = elements.div_ceil(lane_words) as u32;
         let (mode, dtype) = if exponents { (Mode::Bfp32, DType::F32) } else { (Mode::I32, DType::I32) };
-        let kind = if elements == 0 { OpKind::Barrier } else { OpKind::AllReduce };
+        let collective = if elements == 0 { Collective::Barrier } else { Collective::AllReduce };
         let descriptor =
-            Descriptor { kind, dtype, mode, lane_op, root: 0, average: false, elements: elements as u64 };
+            Descriptor { collective, dtype, mode, lane_op, elements: elements as u64, ..Descriptor::BARRIER };
         let spec = OpSpec { descriptor, data_chunks, exponents, class: rng.random_range(0..16), lane_op };
         let mut input = |rank: usize| -> Vec<i32> {
             let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
@@ -111,8 +113,8 @@ impl OpPlan {
 
     /// The same where so many contributions of each rank may be left out of sums.
     pub fn tolerant(mut self, tolerance: Tolerance) -> Self {
-        if self.spec.descriptor.kind == OpKind::AllReduce && self.spec.lane_op == LaneOp::Sum {
-            self.spec.descriptor.root = tolerance.to_word();
+        if self.spec.descriptor.collective == Collective::AllReduce && self.spec.lane_op == LaneOp::Sum {
+            self.spec.descriptor.tolerance = tolerance;
         }
         self
     }
@@ -120,7 +122,7 @@ impl OpPlan {
     /// Asserts that an exponent that a rank received is the agreed one: the largest of all ranks', or of the contributors', which all
     /// receive alike.
     fn check_exponent(&self, chunk: u32, exp: u8) {
-        if !self.spec.descriptor.tolerance().late {
+        if !self.spec.descriptor.tolerance.late {
             assert_eq!(exp, self.agreed(chunk), "the agreed exponent of chunk {chunk}");
         }
         let first = *self.published.borrow_mut().entry(chunk).or_insert(exp);
@@ -145,7 +147,7 @@ impl OpPlan {
 
     /// Asserts that a sum which lacks contributions is that of the contributions in it, and the same on all ranks.
     fn check_partial(&self, chunk: u32, lane_words: usize, exp: u8, count: u16, lanes: &[i32]) {
-        assert!(self.spec.descriptor.tolerance().any(), "nothing may be left out of chunk {chunk}");
+        assert!(self.spec.descriptor.tolerance.any(), "nothing may be left out of chunk {chunk}");
         let mut known = self.partial.borrow_mut();
         let first = known.entry(chunk).or_insert_with(|| (count, lanes.to_vec()));
         assert_eq!((first.0, &first.1[..]), (count, lanes), "two results of chunk {chunk}");
@@ -242,59 +244,6 @@ impl Tensors {
         assert!(wrong.is_none(), "rank {} has a wrong result of operation {op}: {wrong:?}", self.rank);
     }
 
-    fn pack_one(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8], again: bool) {
-        let op = op.0 as usize;
-        assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
-        let plan = &self.plans[op];
-        plan.check_exponent(chunk, exp);
-        if let Some(own) = plan.exponents.get(self.rank) {
-            assert!(own[chunk as usize] <= exp, "rank {}'s block of chunk {chunk} does not fit", self.rank);
-        }
-        assert!(!again || plan.headroom.is_some(), "nothing saturates here");
-        assert_eq!(lanes.len(), 4 * self.lane_words);
-        lanes.fill(0);
-        if exp < 255 {
-            for (word, at) in lanes.chunks_exact_mut(4).zip(self.block(op, chunk)) {
-                let contribution = plan.contribution(self.data[op][at], at, self.lane_words, exp, again);
-                word.copy_from_slice(&contribution.to_be_bytes());
-            }
-        }
-    }
-
-    fn take(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8], again: bool) {
-        let op = op.0 as usize;
-        assert!(
-            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
-            "chunk {chunk} is delivered twice"
-        );
-        let plan = &self.plans[op];
-        plan.check_exponent(chunk, exp);
-        let lanes: Vec<i32> = lanes
-            .chunks_exact(4)
-            .take(self.block(op, chunk).len())
-            .map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-            .collect();
-        let within = !self.left_out[op].contains(&chunk);
-        if usize::from(count) != plan.inputs.len() {
-            assert!(exp < 255 && !again, "chunk {chunk} must have every contribution");
-            plan.check_partial(chunk, self.lane_words, exp, count, &lanes);
-            let members = plan.members(&lanes, exp, count);
-            assert!(members.is_none_or(|members| members.contains(&self.rank) == within));
-            let block = self.block(op, chunk);
-            self.data[op][block].copy_from_slice(&lanes);
-            return;
-        }
-        assert!(within && !plan.partial.borrow().contains_key(&chunk), "all contributions to chunk {chunk}");
-        let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(again);
-        assert_eq!(first, again, "all ranks send chunk {chunk} again, or none");
-        for (at, lane) in self.block(op, chunk).zip(lanes) {
-            let value = if exp == 255 { NOT_A_NUMBER } else { lane };
-            let want = if again { plan.expected_again[at] } else { plan.expected[at] };
-            assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
-            self.data[op][at] = value;
-        }
-    }
-
     fn block(&self, op: usize, chunk: u32) -> std::ops::Range<usize> {
         let start = chunk as usize * self.lane_words;
         start..(start + self.lane_words).min(self.plans[op].elements)
@@ -308,29 +257,66 @@ impl Codec for Tensors {
         self.plans[op].exponents[self.rank][chunk as usize]
     }
 
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        self.pack_one(op, chunk, exp, lanes, false);
+    fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
+        let CodedChunk { op: OpId(op), chunk, exp, full_headroom } = coded;
+        let op = op as usize;
+        assert!(!self.taken[op][chunk as usize], "a chunk that was overwritten is packed");
+        let plan = &self.plans[op];
+        plan.check_exponent(chunk, exp);
+        if let Some(own) = plan.exponents.get(self.rank) {
+            assert!(own[chunk as usize] <= exp, "rank {}'s block of chunk {chunk} does not fit", self.rank);
+        }
+        assert!(!full_headroom || plan.headroom.is_some(), "nothing saturates here");
+        assert_eq!(lanes.len(), 4 * self.lane_words);
+        lanes.fill(0);
+        if exp < 255 {
+            for (word, at) in lanes.chunks_exact_mut(4).zip(self.block(op, chunk)) {
+                let contribution =
+                    plan.contribution(self.data[op][at], at, self.lane_words, exp, full_headroom);
+                word.copy_from_slice(&contribution.to_be_bytes());
+            }
+        }
     }
 
-    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        self.take(op, chunk, exp, count, lanes, false);
+    fn unpack(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
+        let CodedChunk { op: OpId(op), chunk, exp, full_headroom } = coded;
+        let op = op as usize;
+        assert!(
+            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
+            "chunk {chunk} is delivered twice"
+        );
+        let plan = &self.plans[op];
+        plan.check_exponent(chunk, exp);
+        let lanes: Vec<i32> = lanes
+            .chunks_exact(4)
+            .take(self.block(op, chunk).len())
+            .map(|word| i32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+            .collect();
+        if !own {
+            self.left_out[op].push(chunk);
+        }
+        if usize::from(count) != plan.inputs.len() {
+            assert!(exp < 255 && !full_headroom, "chunk {chunk} must have every contribution");
+            plan.check_partial(chunk, self.lane_words, exp, count, &lanes);
+            let members = plan.members(&lanes, exp, count);
+            assert!(members.is_none_or(|members| members.contains(&self.rank) == own));
+            let block = self.block(op, chunk);
+            self.data[op][block].copy_from_slice(&lanes);
+            return;
+        }
+        assert!(own && !plan.partial.borrow().contains_key(&chunk), "all contributions to chunk {chunk}");
+        let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(full_headroom);
+        assert_eq!(first, full_headroom, "all ranks send chunk {chunk} again, or none");
+        for (at, lane) in self.block(op, chunk).zip(lanes) {
+            let value = if exp == 255 { NOT_A_NUMBER } else { lane };
+            let want = if full_headroom { plan.expected_again[at] } else { plan.expected[at] };
+            assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
+            self.data[op][at] = value;
+        }
     }
 
-    fn expendable(&mut self, op: OpId, chunk: u32) -> bool {
+    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
         assert!(!self.taken[op.0 as usize][chunk as usize], "a chunk that was overwritten is asked for");
         !(self.rank as u32 + chunk).is_multiple_of(7)
-    }
-
-    fn left_out(&mut self, op: OpId, chunk: u32) {
-        assert!(!self.taken[op.0 as usize][chunk as usize], "reported before the result is");
-        self.left_out[op.0 as usize].push(chunk);
-    }
-
-    fn pack_again(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
-        self.pack_one(op, chunk, exp, lanes, true);
-    }
-
-    fn unpack_again(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        self.take(op, chunk, exp, count, lanes, true);
     }
 }

@@ -11,7 +11,8 @@ use netfold_p4::allreduce::{self, job_entries, node_entries};
 use netfold_p4::interpret::{Interpreter, Send};
 use netfold_p4::profile::{Encapsulation, Profile};
 use netfold_proto::{
-    Codec, DType, Descriptor, Instant, OpId, OpKind, OpSpec, Worker, WorkerConfig, WorkerEvent,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Instant, OpId, OpSpec, Worker,
+    WorkerConfig, WorkerEvent,
 };
 use netfold_wire::{LaneOp, WORLD_MAX, header};
 
@@ -37,14 +38,14 @@ impl Codec for Tensor {
         unreachable!("integers have no exponents")
     }
 
-    fn pack(&mut self, _: OpId, chunk: u32, _: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, CodedChunk { chunk, .. }: CodedChunk, lanes: &mut [u8]) {
         for (at, word) in lanes.chunks_exact_mut(4).enumerate() {
             word.copy_from_slice(&lane(self.rank, chunk, at).to_be_bytes());
         }
     }
 
-    fn unpack(&mut self, _: OpId, chunk: u32, _: u8, count: u16, lanes: &[u8]) {
-        assert_eq!(count, WORLD_MAX);
+    fn unpack(&mut self, CodedChunk { chunk, .. }: CodedChunk, contributors: Contributors, lanes: &[u8]) {
+        assert_eq!(contributors, Contributors { count: WORLD_MAX, own: true });
         let sum: Vec<i32> =
             lanes.chunks_exact(4).map(|word| i32::from_be_bytes(word.try_into().expect("4 bytes"))).collect();
         assert_eq!(sum, self.expected[chunk as usize], "rank {} chunk {chunk}", self.rank);
@@ -133,13 +134,12 @@ fn workers(plan: &TreePlan) -> Vec<(Worker, Tensor)> {
         Arc::new((0..CHUNKS).map(|chunk| (0..LANES).map(|at| sum(chunk, at)).collect()).collect());
     let elements = u64::from(CHUNKS) * LANES as u64;
     let descriptor = Descriptor {
-        kind: OpKind::AllReduce,
+        collective: Collective::AllReduce,
         dtype: DType::I32,
         mode: Mode::I32,
         lane_op: LaneOp::Sum,
-        root: 0,
-        average: false,
         elements,
+        ..Descriptor::BARRIER
     };
     let spec = OpSpec { descriptor, data_chunks: CHUNKS, exponents: false, class: 0, lane_op: LaneOp::Sum };
     let worker = |rank| {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use netfold_control::{Admission, Mode};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Repr, header, serial};
+use netfold_control::Admission;
+use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Repr, header, serial};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -48,8 +48,14 @@ pub(super) fn blocks(data_chunks: u32) -> OpSpec {
 
 pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) -> OpSpec {
     let elements = u64::from(data_chunks) * 63;
-    let descriptor =
-        Descriptor { dtype, mode, lane_op, elements, kind: OpKind::AllReduce, ..Descriptor::BARRIER };
+    let descriptor = Descriptor {
+        dtype,
+        mode,
+        lane_op,
+        elements,
+        collective: Collective::AllReduce,
+        ..Descriptor::BARRIER
+    };
     OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op }
 }
 
@@ -103,7 +109,8 @@ impl Codec for Tensors {
         Self::exponent_of(self.rank, op, chunk)
     }
 
-    fn pack(&mut self, op: OpId, chunk: u32, exp: u8, lanes: &mut [u8]) {
+    fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
+        let CodedChunk { op, chunk, exp, .. } = coded;
         assert!(!self.done.contains_key(&(op, chunk)), "packed a chunk already overwritten");
         assert!(exp == 0 || exp == self.agreed(op, chunk), "not the agreed exponent");
         assert_eq!(lanes.len(), 4 * LANE_WORDS);
@@ -112,8 +119,9 @@ impl Codec for Tensors {
         }
     }
 
-    fn unpack(&mut self, op: OpId, chunk: u32, exp: u8, count: u16, lanes: &[u8]) {
-        assert_eq!(count, self.world);
+    fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]) {
+        let CodedChunk { op, chunk, exp, .. } = coded;
+        assert_eq!(contributors, Contributors { count: self.world, own: true });
         let fold = self.lane_ops.get(&op).copied().unwrap_or(LaneOp::Sum);
         for (lane, word) in lanes.chunks_exact(4).enumerate() {
             let shares = (0..self.world).map(|rank| Self::lane_of(rank, op, chunk, exp, lane));

@@ -3,20 +3,19 @@
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 
-use crate::{DType, ReduceOp};
+use crate::{CallKind, Collective, DType, ReduceOp};
 use proptest::prelude::*;
 
 use super::*;
 use crate::Buffers;
 use crate::mesh::abort::MeshAborter;
-use crate::mesh::call::MeshCollective;
 use crate::mesh::plan::Shape;
 
 const COUNT: usize = 20_000;
 
-fn call() -> MeshCall {
-    MeshCall {
-        collective: MeshCollective::AllReduce,
+fn call() -> CallSignature {
+    CallSignature {
+        kind: CallKind::Collective(Collective::AllReduce),
         dtype: DType::F32,
         op: ReduceOp::Sum,
         count: COUNT as u64,
@@ -33,7 +32,7 @@ fn run_against(bytes: &[u8]) -> Result<(), MeshError> {
     peer.shutdown(std::net::Shutdown::Write).unwrap();
     let mut links = vec![None, Some(Link::new(stream))];
     let shape = Shape { world: 2, rank: 0, count: COUNT, element: 4, in_place: true };
-    let plan = MeshPlan::new(MeshCollective::AllReduce, shape);
+    let plan = MeshPlan::new(Collective::AllReduce, shape);
     let mut tensor = vec![0; 4 * COUNT];
     let mut scratch = vec![0; plan.scratch];
     let buffers = Buffers::InPlace(&mut tensor);
@@ -66,7 +65,7 @@ fn protocol_violations_are_reported() {
     let data = |len| frame(Kind::Data, 1, &vec![0; len]);
     for (what, bytes) in [
         ("no frame", vec![9; 8]),
-        ("no call", frame(Kind::Call, 1, &[0xff; MeshCall::LEN])),
+        ("no call", frame(Kind::Call, 1, &[0xff; CallSignature::LEN])),
         ("no failure", frame(Kind::Failure, 1, &[0xff; FAILURE])),
         ("data before the call", data(4)),
         ("a frame of another operation", frame(Kind::Data, 7, &[0; 4])),
@@ -83,7 +82,7 @@ fn protocol_violations_are_reported() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    let other = MeshCall { count: 3, ..call() };
+    let other = CallSignature { count: 3, ..call() };
     let error = run_against(&frame(Kind::Call, 1, &other.to_bytes())).unwrap_err();
     assert!(matches!(error, MeshError::Mismatch { rank: 1, theirs, .. } if theirs == other), "{error}");
     assert!(matches!(run_against(&good_call()), Err(MeshError::PeerLost { rank: 1, why: Loss::Closed })));
@@ -96,7 +95,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         body(64),
         (0u16..4, body(300)).prop_map(|(seq, body)| frame(Kind::Data, seq, &body)),
         (0usize..30_000).prop_map(|len| frame(Kind::Data, 1, &vec![0; len * 4])),
-        (0u16..4, any::<[u8; MeshCall::LEN]>()).prop_map(|(seq, body)| frame(Kind::Call, seq, &body)),
+        (0u16..4, any::<[u8; CallSignature::LEN]>()).prop_map(|(seq, body)| frame(Kind::Call, seq, &body)),
         (0u16..4, 0u8..4).prop_map(|(seq, reason)| {
             let mut body = MeshFailure::Lost { rank: 0 }.to_bytes();
             body[0] = reason;

@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::Extent;
 
 /// Bytes of an element in the model: a wrapping sum of u16.
 const ELEMENT: usize = 2;
@@ -167,13 +168,17 @@ impl Model {
 }
 
 /// Elements of input and output, and where they lie in the buffer of a call in place.
-fn sizes(collective: MeshCollective, shape: &Shape) -> (usize, usize, usize, usize) {
+fn sizes(collective: Collective, shape: &Shape) -> (usize, usize, usize, usize) {
     let (count, n, own) = (shape.count, shape.world, shape.rank * shape.count);
+    let info = collective.info();
+    let [input, output] = [info.input, info.output].map(|extent| match extent {
+        Extent::CountPerRank => n * count,
+        Extent::Count | Extent::Empty => count,
+    });
     match collective {
-        MeshCollective::AllGather => (count, n * count, own, 0),
-        MeshCollective::ReduceScatter => (n * count, count, 0, own),
-        MeshCollective::AllToAll => (n * count, n * count, 0, 0),
-        _ => (count, count, 0, 0),
+        Collective::AllGather => (input, output, own, 0),
+        Collective::ReduceScatter => (input, output, 0, own),
+        _ => (input, output, 0, 0),
     }
 }
 
@@ -182,20 +187,20 @@ fn contributed(rank: usize, at: usize) -> u16 {
     (rank * 7919 + at * 31 + 1) as u16
 }
 
-fn expected(collective: MeshCollective, shape: &Shape, at: usize) -> u16 {
+fn expected(collective: Collective, shape: &Shape, at: usize) -> u16 {
     let (n, count) = (shape.world, shape.count);
     let sum = |at: usize| (0..n).fold(0u16, |sum, rank| sum.wrapping_add(contributed(rank, at)));
     match collective {
-        MeshCollective::AllReduce | MeshCollective::Reduce { .. } => sum(at),
-        MeshCollective::Broadcast { root } => contributed(usize::from(root), at),
-        MeshCollective::AllGather => contributed(at / count, at % count),
-        MeshCollective::ReduceScatter => sum(shape.rank * count + at),
-        MeshCollective::AllToAll => contributed(at / count, shape.rank * count + at % count),
-        MeshCollective::Barrier | MeshCollective::Agreement => 0,
+        Collective::AllReduce | Collective::Reduce { .. } => sum(at),
+        Collective::Broadcast { root } => contributed(usize::from(root), at),
+        Collective::AllGather => contributed(at / count, at % count),
+        Collective::ReduceScatter => sum(shape.rank * count + at),
+        Collective::AllToAll => contributed(at / count, shape.rank * count + at % count),
+        Collective::Barrier => 0,
     }
 }
 
-fn model(collective: MeshCollective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
+fn model(collective: Collective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
     let shape = |rank| Shape { world, rank, count, element: ELEMENT, in_place };
     let ranks: Vec<Rank> = (0..world)
         .map(|rank| {
@@ -227,7 +232,7 @@ fn model(collective: MeshCollective, world: usize, count: usize, in_place: bool,
     Model { ranks, absent: None, wires, random, folds: vec![0; world] }
 }
 
-fn check(collective: MeshCollective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
+fn check(collective: Collective, world: usize, count: usize, in_place: bool, seed: u64) -> Model {
     let shape = |rank| Shape { world, rank, count, element: ELEMENT, in_place };
     let mut model = model(collective, world, count, in_place, seed);
     model.run();
@@ -237,19 +242,19 @@ fn check(collective: MeshCollective, world: usize, count: usize, in_place: bool,
             format!("{collective:?} of {count}, rank {number} of {world}, in offset {in_place}, seed {seed}");
         let (_, outputs, _, _) = sizes(collective, &shape(number));
         if collective.root().is_some_and(|root| {
-            matches!(collective, MeshCollective::Reduce { .. }) && usize::from(root) != number
+            matches!(collective, Collective::Reduce { .. }) && usize::from(root) != number
         }) {
             let untouched: Vec<u8> =
                 if in_place { rank.input.clone() } else { vec![0xee; ELEMENT * outputs] };
             assert_eq!(rank.output, untouched, "{what}");
             continue;
         }
-        for at in 0..if collective == MeshCollective::Barrier { 0 } else { outputs } {
+        for at in 0..if collective == Collective::Barrier { 0 } else { outputs } {
             let bytes = &rank.output[rank.output_at + ELEMENT * at..][..ELEMENT];
             let got = u16::from_ne_bytes([bytes[0], bytes[1]]);
             assert_eq!(got, expected(collective, &shape(number), at), "{what}, element {at}");
         }
-        if collective == MeshCollective::ReduceScatter && in_place {
+        if collective == Collective::ReduceScatter && in_place {
             let own = rank.output_at..rank.output_at + ELEMENT * count;
             let mut others = rank.output.clone();
             others[own.clone()].copy_from_slice(&rank.input[own]);
@@ -263,17 +268,17 @@ fn check(collective: MeshCollective, world: usize, count: usize, in_place: bool,
     model
 }
 
-fn collectives(world: usize) -> Vec<MeshCollective> {
+fn collectives(world: usize) -> Vec<Collective> {
     let mut all = vec![
-        MeshCollective::AllReduce,
-        MeshCollective::AllGather,
-        MeshCollective::ReduceScatter,
-        MeshCollective::AllToAll,
-        MeshCollective::Barrier,
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::AllToAll,
+        Collective::Barrier,
     ];
     for root in [0, world / 2, world - 1] {
-        all.push(MeshCollective::Reduce { root: root as u16 });
-        all.push(MeshCollective::Broadcast { root: root as u16 });
+        all.push(Collective::Reduce { root: root as u16 });
+        all.push(Collective::Broadcast { root: root as u16 });
     }
     all
 }
@@ -295,7 +300,7 @@ fn small_plans_are_correct_for_every_world_up_to_17() {
 fn large_plans_are_correct_for_every_world_up_to_17() {
     for world in 1..=17 {
         for collective in collectives(world) {
-            let parted = matches!(collective, MeshCollective::ReduceScatter | MeshCollective::AllToAll);
+            let parted = matches!(collective, Collective::ReduceScatter | Collective::AllToAll);
             let count = if parted { 257 } else { SMALL_MAX / ELEMENT + 131 };
             for in_place in [false, true] {
                 check(collective, world, count, in_place, world as u64);
@@ -308,7 +313,7 @@ fn large_plans_are_correct_for_every_world_up_to_17() {
 fn chains_of_reductions_reuse_their_slots_safely() {
     // Twelve segments through four slots.
     for seed in 0..3 {
-        check(MeshCollective::Reduce { root: 1 }, 4, 12 * 128 * 1024 - 5, false, seed);
+        check(Collective::Reduce { root: 1 }, 4, 12 * 128 * 1024 - 5, false, seed);
     }
 }
 
@@ -316,7 +321,7 @@ fn chains_of_reductions_reuse_their_slots_safely() {
 fn every_average_is_divided_once() {
     for world in 2..=17usize {
         for count in [5, SMALL_MAX / ELEMENT + 7] {
-            let model = check(MeshCollective::AllReduce, world, count, false, 1);
+            let model = check(Collective::AllReduce, world, count, false, 1);
             if count > 5 {
                 assert_eq!(model.folds.iter().sum::<usize>(), ELEMENT * count, "each part at one rank");
             } else {
@@ -349,7 +354,7 @@ fn no_rank_ends_before_every_rank_has_begun() {
 #[test]
 fn a_ring_transfers_the_minimum_of_bytes() {
     let (world, count) = (5, 50_000);
-    let model = check(MeshCollective::AllReduce, world, count, true, 3);
+    let model = check(Collective::AllReduce, world, count, true, 3);
     for (rank, wires) in model.wires.iter().enumerate() {
         let bytes: usize = wires.iter().map(|wire| wire.bytes).sum();
         assert_eq!(bytes, 2 * (world - 1) * ELEMENT * count / world, "rank {rank}");
@@ -364,7 +369,7 @@ fn every_plan_but_recursive_doubling_sends_to_the_next_rank_at_once() {
                 for rank in 0..world {
                     let plan =
                         MeshPlan::new(collective, Shape { world, rank, count, element: 2, in_place: true });
-                    let doubles = collective == MeshCollective::AllReduce && count == 1;
+                    let doubles = collective == Collective::AllReduce && count == 1;
                     let next = (rank + 1) % world;
                     let first = plan.sends.iter().find(|send| usize::from(send.to) == next);
                     assert!(

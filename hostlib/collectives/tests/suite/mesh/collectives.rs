@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
-use netfold_collectives::mesh::{Mesh, MeshCollective, MeshConfig, MeshExchange};
+use netfold_collectives::mesh::{Mesh, MeshConfig, MeshExchange};
 use netfold_collectives::reduce::{finish, reduce, supports};
-use netfold_collectives::{Buffers, DType, ReduceOp};
+use netfold_collectives::{Buffers, Collective, DType, ReduceOp};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -54,18 +54,18 @@ struct Case {
 }
 
 impl Case {
-    fn expected(&self, collective: MeshCollective, world: u16, rank: u16) -> Vec<u8> {
+    fn expected(&self, collective: Collective, world: u16, rank: u16) -> Vec<u8> {
         let (dtype, count, n) = (self.dtype, self.count, usize::from(world));
         let bytes = count * dtype.size();
         let mine = usize::from(rank) * bytes;
         match collective {
-            MeshCollective::AllReduce | MeshCollective::Reduce { .. } => folded(self.op, dtype, world, count),
-            MeshCollective::Broadcast { root } => tensor(dtype, root, count),
-            MeshCollective::AllGather => (0..world).flat_map(|rank| tensor(dtype, rank, count)).collect(),
-            MeshCollective::ReduceScatter => {
+            Collective::AllReduce | Collective::Reduce { .. } => folded(self.op, dtype, world, count),
+            Collective::Broadcast { root } => tensor(dtype, root, count),
+            Collective::AllGather => (0..world).flat_map(|rank| tensor(dtype, rank, count)).collect(),
+            Collective::ReduceScatter => {
                 folded(self.op, dtype, world, n * count)[mine..mine + bytes].to_vec()
             }
-            MeshCollective::AllToAll => (0..world)
+            Collective::AllToAll => (0..world)
                 .flat_map(|from| tensor(dtype, from, n * count)[mine..mine + bytes].to_vec())
                 .collect(),
             _ => Vec::new(),
@@ -73,20 +73,20 @@ impl Case {
     }
 
     /// Elements of the input.
-    fn inputs(&self, collective: MeshCollective, world: u16) -> usize {
+    fn inputs(&self, collective: Collective, world: u16) -> usize {
         let parts = match collective {
-            MeshCollective::ReduceScatter | MeshCollective::AllToAll => usize::from(world),
+            Collective::ReduceScatter | Collective::AllToAll => usize::from(world),
             _ => 1,
         };
         parts * self.count
     }
 
-    fn check(&self, mesh: &mut Mesh, collective: MeshCollective) {
+    fn check(&self, mesh: &mut Mesh, collective: Collective) {
         let (rank, world) = (mesh.rank(), mesh.world());
         let input = tensor(self.dtype, rank, self.inputs(collective, world));
         let expected = self.expected(collective, world, rank);
         let what = format!("{collective:?} {} {} x {}, {rank} of {world}", self.op, self.count, self.dtype);
-        let gets = !matches!(collective, MeshCollective::Reduce { root } if root != rank);
+        let gets = !matches!(collective, Collective::Reduce { root } if root != rank);
 
         let mut output = vec![0xee; if gets { expected.len() } else { 0 }];
         mesh.run(collective, self.dtype, self.op, Buffers::Split { input: &input, output: &mut output })
@@ -97,11 +97,11 @@ impl Case {
         let mut buffer = input.clone();
         let mut own = 0..expected.len();
         match collective {
-            MeshCollective::AllGather => {
+            Collective::AllGather => {
                 buffer = vec![0xee; expected.len()];
                 buffer[at(input.len())..][..input.len()].copy_from_slice(&input);
             }
-            MeshCollective::ReduceScatter => own = at(expected.len())..at(expected.len()) + expected.len(),
+            Collective::ReduceScatter => own = at(expected.len())..at(expected.len()) + expected.len(),
             _ => {}
         }
         mesh.run(collective, self.dtype, self.op, Buffers::InPlace(&mut buffer)).unwrap();
@@ -110,15 +110,15 @@ impl Case {
     }
 }
 
-fn all_collectives(world: u16) -> Vec<MeshCollective> {
+fn all_collectives(world: u16) -> Vec<Collective> {
     let root = world - 1;
     vec![
-        MeshCollective::AllReduce,
-        MeshCollective::Reduce { root },
-        MeshCollective::Broadcast { root },
-        MeshCollective::AllGather,
-        MeshCollective::ReduceScatter,
-        MeshCollective::AllToAll,
+        Collective::AllReduce,
+        Collective::Reduce { root },
+        Collective::Broadcast { root },
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::AllToAll,
     ]
 }
 
@@ -133,8 +133,7 @@ fn every_type_and_operation() {
                             Case { dtype, op, count }.check(&mut mesh, collective);
                         }
                     }
-                    Case { dtype, op, count: 40_003 / dtype.size() }
-                        .check(&mut mesh, MeshCollective::AllReduce);
+                    Case { dtype, op, count: 40_003 / dtype.size() }.check(&mut mesh, Collective::AllReduce);
                 }
             }
         });
@@ -149,8 +148,7 @@ fn every_size() {
             // Around the number of ranks, around the step from small to large, and more than sockets hold.
             for count in [0, n - 1, n, n + 1, 8191, 8192, 8193, 70_001, 2_500_003] {
                 for collective in all_collectives(world) {
-                    let parted =
-                        matches!(collective, MeshCollective::ReduceScatter | MeshCollective::AllToAll);
+                    let parted = matches!(collective, Collective::ReduceScatter | Collective::AllToAll);
                     let count = if parted || count > 100_000 { count / n } else { count };
                     Case { dtype: DType::I32, op: ReduceOp::Sum, count }.check(&mut mesh, collective);
                 }
@@ -166,8 +164,8 @@ fn every_root() {
         for root in 0..5 {
             for count in [3, 300_001] {
                 let case = Case { dtype: DType::U16, op: ReduceOp::Max, count };
-                case.check(&mut mesh, MeshCollective::Broadcast { root });
-                case.check(&mut mesh, MeshCollective::Reduce { root });
+                case.check(&mut mesh, Collective::Broadcast { root });
+                case.check(&mut mesh, Collective::Reduce { root });
             }
         }
     });

@@ -6,16 +6,14 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_collectives::mesh::{
-    Exchange, ExchangeError, Loss, Mesh, MeshCollective, MeshConfig, MeshError, MeshExchange,
-};
-use netfold_collectives::{Buffers, DType, ReduceOp};
+use netfold_collectives::mesh::{Exchange, ExchangeError, Loss, Mesh, MeshConfig, MeshError, MeshExchange};
+use netfold_collectives::{Buffers, Collective, DType, ReduceOp};
 
 use crate::mesh::group::{HANG, Memory, meshes, ranks};
 
 fn call(
     mesh: &mut Mesh,
-    collective: MeshCollective,
+    collective: Collective,
     dtype: DType,
     op: ReduceOp,
     len: usize,
@@ -24,10 +22,10 @@ fn call(
 }
 
 /// Two calls, one of the last rank and one of all others.
-type Pair = [(MeshCollective, DType, ReduceOp, usize); 2];
+type Pair = [(Collective, DType, ReduceOp, usize); 2];
 
 fn pairs() -> Vec<Pair> {
-    use MeshCollective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter};
+    use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast, Reduce, ReduceScatter};
     let sum = ReduceOp::Sum;
     let (small, large) = (240, 240_000);
     vec![
@@ -64,8 +62,8 @@ fn a_mismatch_is_reported_on_every_rank() {
                 };
                 let is_odd = |rank: usize| rank == usize::from(world) - 1;
                 assert_ne!(is_odd(rank), is_odd(usize::from(other)), "{pair:?}");
-                assert_eq!(mine.collective, pair[usize::from(is_odd(rank))].0);
-                assert_eq!(theirs.collective, pair[usize::from(!is_odd(rank))].0);
+                assert_eq!(mine.kind.collective(), pair[usize::from(is_odd(rank))].0);
+                assert_eq!(theirs.kind.collective(), pair[usize::from(!is_odd(rank))].0);
                 assert_ne!(mine, theirs);
                 assert!(matches!(later, MeshError::Unusable(_)), "{later}");
             }
@@ -78,12 +76,12 @@ fn a_rank_that_leaves_is_reported_on_every_other() {
     for world in [2, 3, 4, 8] {
         for len in [64, 16 << 20] {
             let results = meshes(world, MeshConfig::default(), move |mut mesh| {
-                call(&mut mesh, MeshCollective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap();
+                call(&mut mesh, Collective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap();
                 if mesh.rank() == 1 {
                     return None;
                 }
                 let error =
-                    call(&mut mesh, MeshCollective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap_err();
+                    call(&mut mesh, Collective::AllReduce, DType::F32, ReduceOp::Sum, len).unwrap_err();
                 Some(error)
             });
             for error in results.into_iter().flatten() {
@@ -95,9 +93,7 @@ fn a_rank_that_leaves_is_reported_on_every_other() {
 
 #[test]
 fn a_rank_that_aborts_during_a_call_is_reported_on_every_other() {
-    for collective in
-        [MeshCollective::AllReduce, MeshCollective::Broadcast { root: 0 }, MeshCollective::ReduceScatter]
-    {
+    for collective in [Collective::AllReduce, Collective::Broadcast { root: 0 }, Collective::ReduceScatter] {
         let results = meshes(4, MeshConfig::default(), move |mut mesh| {
             let aborter = mesh.aborter();
             let (begun, begins) = mpsc::channel();

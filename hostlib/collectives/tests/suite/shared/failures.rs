@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use netfold_collectives::shared::{SharedCollective, SharedConfig, SharedError, SharedGroup, SharedHandle};
-use netfold_collectives::{DType, ReduceOp};
+use netfold_collectives::shared::{SharedConfig, SharedError, SharedGroup, SharedHandle};
+use netfold_collectives::{CallKind, Collective, DType, ReduceOp};
 use netfold_testkit::wait::eventually;
 
 use crate::shared::ranks::{config, group};
@@ -36,7 +36,7 @@ fn a_mismatch_is_reported_on_all_ranks_and_the_group_continues() {
                         0 => assert_eq!((other.dtype, own.dtype), (DType::U8, DType::I8)),
                         1 => assert_eq!((other.op, own.op), (ReduceOp::Sum, ReduceOp::Max)),
                         2 => assert_eq!(own.count, 39_999),
-                        _ => assert_eq!(own.collective, SharedCollective::Barrier),
+                        _ => assert_eq!(own.kind, CallKind::Collective(Collective::Barrier)),
                     }
                 }
                 other => panic!("round {round}: {other:?}"),
