@@ -13,18 +13,18 @@
 //! | [`Preempt`] | displaces jobs of lower priority | all of them |
 //! | [`Spill`] | lets the job run elsewhere until there are slots | never |
 //!
-//! All ranges are powers of two, aligned to their size ([`Range`]), as the job table wants them. Time is a number of
+//! All ranges are powers of two, aligned to their size ([`AlignedRange`]), as the job table wants them. Time is a number of
 //! milliseconds; policies have no clock and are deterministic: the same calls give the same answers.
 //!
 //! # Life cycle of a job
 //!
 //! ```
-//! use netfold_controller::policy::{Answer, Demand, Elastic, JobId, Order, Policy};
+//! use netfold_controller::policy::{Decision, Demand, Elastic, JobId, Order, Policy};
 //! let mut policy = Elastic::new(1024, 0);
 //! let all = policy.ask(0, Demand::new(JobId(1), 1024, 64))?;
-//! assert!(matches!(all, Answer::Granted(range) if range.slots() == 1024));
+//! assert!(matches!(all, Decision::Granted(range) if range.slots() == 1024));
 //! // The second has to wait until the first is at a boundary, and has given up half.
-//! assert_eq!(policy.ask(0, Demand::new(JobId(2), 1024, 64))?, Answer::Waits);
+//! assert_eq!(policy.ask(0, Demand::new(JobId(2), 1024, 64))?, Decision::Waits);
 //! let orders = policy.poll(0);
 //! assert!(matches!(orders[..], [Order::Resize { job: JobId(1), to }] if to.slots() == 512));
 //! policy.done(7, JobId(1));
@@ -36,19 +36,19 @@
 
 mod arena;
 mod elastic;
+mod fit;
 mod fixed;
 mod preempt;
 mod quota;
-mod room;
 pub mod simulate;
 mod spill;
 
-pub use arena::{Arena, Range};
+pub use arena::{AlignedRange, Arena};
 pub use elastic::Elastic;
+pub use fit::{Fit, Reallocation, RunningJob, fit, growth};
 pub use fixed::Fixed;
 pub use preempt::Preempt;
 pub use quota::within;
-pub use room::{Move, Room, Standing, growth, room};
 pub use spill::Spill;
 
 use netfold_control::Refusal;
@@ -90,9 +90,9 @@ impl Demand {
 
 /// What a policy answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Decision {
     /// These slots are the job's from now on.
-    Granted(Range),
+    Granted(AlignedRange),
     /// The job gets slots by [`Order::Start`], as soon as others have given them up.
     Waits,
     /// The job may run elsewhere, on a software switch or on its hosts, until [`Order::Resize`] calls it back.
@@ -107,14 +107,14 @@ pub enum Order {
         /// The job.
         job: JobId,
         /// Its slots.
-        range: Range,
+        range: AlignedRange,
     },
     /// From its next boundary on the job is to use these slots, in place of those that it has.
     Resize {
         /// The job.
         job: JobId,
         /// Its new slots; they may overlap the old ones.
-        to: Range,
+        to: AlignedRange,
     },
     /// From its next boundary on the job is to use no slots. When this is acknowledged the policy forgets it; it may ask again.
     Displace {
@@ -140,9 +140,9 @@ pub struct Holding {
     /// The job.
     pub job: JobId,
     /// The slots that it may use; `None` while it waits, or runs elsewhere.
-    pub range: Option<Range>,
+    pub range: Option<AlignedRange>,
     /// The slots that it was ordered to use instead, and that are kept for it.
-    pub next: Option<Range>,
+    pub next: Option<AlignedRange>,
 }
 
 /// The allocation of one switch's slots.
@@ -158,14 +158,14 @@ pub trait Policy: Send {
     /// # Errors
     ///
     /// [`Denied`] when the job is to have none; nothing has changed then.
-    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied>;
+    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Decision, Denied>;
 
     /// Registers slots that a job already has: how a policy takes over slots that are in use. `false`, and nothing has
     /// changed, when the demand is none, the job is known, or not all of these slots exist and are free.
-    fn hold(&mut self, now_ms: u64, demand: Demand, range: Range) -> bool;
+    fn hold(&mut self, now_ms: u64, demand: Demand, range: AlignedRange) -> bool;
 
     /// Excludes these slots from allocation and reallocation; slots that do not exist are ignored.
-    fn block(&mut self, range: Range);
+    fn block(&mut self, range: AlignedRange);
 
     /// The job has carried out the [`Order::Resize`] or [`Order::Displace`] that it was given last. Without one nothing happens.
     fn done(&mut self, now_ms: u64, job: JobId);

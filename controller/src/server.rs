@@ -153,7 +153,7 @@ impl Server {
         let count = switches.len();
         let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
         let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
-        let (notices, heard) = switch_status::channel();
+        let (notices, statuses) = switch_status::channel();
         let known = coordinator.holdings().into_iter().zip(coordinator.boots());
         let known: Vec<KnownSwitch> = known.map(|(held, boot)| KnownSwitch { held, boot }).collect();
         let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
@@ -171,7 +171,7 @@ impl Server {
             tls: self.tls,
         };
         drop(self.control.requests);
-        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, heard, shutdown).await
+        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, statuses, shutdown).await
     }
 
     /// Serves on a thread of its own until the handle is shut down or dropped.

@@ -32,7 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = comm.all_reduce(&mut tensor, ReduceOp::Sum)?;
     println!("{} elements in {} packets, {:?}", report.elements, report.chunks, report.elapsed);
     println!("element 99: {} (exact sum {})", tensor[99], 99 * (1..=u32::from(world)).sum::<u32>());
-    println!("{} packets sent, {} of them again", comm.stats().worker.sent, comm.stats().worker.resent);
+    println!(
+        "{} packets sent, {} of them again",
+        comm.stats().worker.sent,
+        comm.stats().worker.retransmitted
+    );
     comm.leave()?;
     Ok(())
 }

@@ -201,7 +201,7 @@ impl Session {
 
     /// Serves one connection until it ends.
     fn serve_connection(&mut self, events: &SessionEvents) -> ConnectionEnd {
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         let mut heartbeat_at = Instant::now();
         // Also after a resumption: the port does not repeat a change by itself.
         let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
@@ -219,7 +219,7 @@ impl Session {
             }
             match self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed())) {
                 Ok(Received::Event(event)) => {
-                    heard = Instant::now();
+                    last_received = Instant::now();
                     match event {
                         SessionEvent::PeerLeft { rank } => events.note_leave(rank),
                         SessionEvent::Band(band) => events.note_band(band),
@@ -232,7 +232,7 @@ impl Session {
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
                 // own pause for the port's.
-                Ok(Received::Timeout) if heard.elapsed() >= LEASE => {
+                Ok(Received::Timeout) if last_received.elapsed() >= LEASE => {
                     return ConnectionEnd::Unreachable("its control port sent no heartbeat");
                 }
                 Ok(Received::Timeout) if broken => {

@@ -191,10 +191,10 @@ mod tests {
                 }
             }
             let all: Vec<SlotPositions> = at.iter().map(|positions| SlotPositions(positions.clone())).collect();
-            let told: Vec<SlotPositions> = all.iter()
+            let gathered: Vec<SlotPositions> = all.iter()
                 .map(|one| SlotPositions::from_bytes(&one.to_bytes(), slots as usize).unwrap()).collect();
             for rank in 0..world {
-                let reconciled = Reconciliation::of(&told, rank as u16).unwrap();
+                let reconciled = Reconciliation::of(&gathered, rank as u16).unwrap();
                 for position in 0..slots * 70 {
                     let slot = (position % slots) as usize;
                     let has = |rank: usize| at[rank][slot] > position;

@@ -115,10 +115,10 @@ mod tests {
             request(Some(2), 0),
             request(Some(1), 5),
         ];
-        let told: Vec<SplitRequest> =
+        let gathered: Vec<SplitRequest> =
             requests.iter().map(|request| SplitRequest::from_bytes(&request.to_bytes())).collect();
-        assert_eq!(told, requests);
-        assert_eq!(members(&told, 1), [2, 0, 4]);
-        assert_eq!((members(&told, 2), members(&told, 3)), (vec![3], vec![]));
+        assert_eq!(gathered, requests);
+        assert_eq!(members(&gathered, 1), [2, 0, 4]);
+        assert_eq!((members(&gathered, 2), members(&gathered, 3)), (vec![3], vec![]));
     }
 }

@@ -19,7 +19,7 @@
 //! exponent and lanes, marks the slot final and is multicast to the children. The controller's ADVANCE acts as newer data
 //! without a contribution; its PROBE changes nothing; both are answered to their port.
 //!
-//! In a program for [bounded loss](Profile::bounded_loss) two more registers record what the lanes contain: `shares` (the
+//! In a program for [bounded loss](Profile::bounded_loss) two more registers record what the lanes contain: `contributors` (the
 //! contributors) and `tally` (the number of workers). DATA whose `count` is 0 counts as received and adds nothing. A child's
 //! CLOSE completes the slot without the missing contributions. A duplicate with the flag `droppable` is answered with the bitmap of
 //! children received.
@@ -129,7 +129,7 @@ pub fn numerics_of(program: &Program) -> Numerics {
 
 /// Whether an all-reduce program is one for [bounded loss](Profile::bounded_loss).
 pub fn is_for_bounded_loss(program: &Program) -> bool {
-    program.registers.iter().any(|register| register.name == bounded::SHARES)
+    program.registers.iter().any(|register| register.name == bounded::CONTRIBUTORS)
 }
 
 /// The outer headers, where the pipeline sees them.

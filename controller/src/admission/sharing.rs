@@ -6,7 +6,7 @@
 
 use super::Coordinator;
 use crate::jobs::{ActiveTree, EndReason, TreeName, TreePhase};
-use crate::policy::{self, Demand, JobId, Move, Policy, Range, Sharing, Standing};
+use crate::policy::{self, AlignedRange, Demand, JobId, Policy, Reallocation, RunningJob, Sharing};
 use crate::record::JobSpec;
 use crate::timers::Timer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ impl Coordinator {
                 job.name.name != name.name && self.may_be_moved(job)
             });
             let mut policy = self.policy(switch)?;
-            let room = policy::room(&mut *policy, &standing, demand).ok()?;
+            let room = policy::fit(&mut *policy, &standing, demand).ok()?;
             most = most.min(room.slots);
             merge(&mut moves, room.moves);
         }
@@ -165,16 +165,16 @@ impl Coordinator {
     }
 
     /// All slots of a switch that are taken, by whom, and which of them can be had.
-    fn standing(&self, switch: usize, movable: impl Fn(&ActiveTree) -> bool) -> Vec<Standing> {
+    fn standing(&self, switch: usize, movable: impl Fn(&ActiveTree) -> bool) -> Vec<RunningJob> {
         let mut all = Vec::new();
         for (number, job) in &self.active {
             let Some(at) = job.placement.switches.iter().position(|held| *held == switch) else { continue };
             let slots = job.placement.job().slots;
-            let Some(range) = Range::new(job.placement.sites[at].first_slot, slots) else { continue };
+            let Some(range) = AlignedRange::new(job.placement.sites[at].first_slot, slots) else { continue };
             let wanted = job.spec.slots.min(self.config.slots_max).min(self.quota_of(job)).max(slots);
             let least = self.config.slots_min.min(slots);
             let demand = self.demand(JobId((*number).into()), &job.name, &job.spec, wanted, least);
-            all.push(Standing { demand, range, movable: movable(job) });
+            all.push(RunningJob { demand, range, movable: movable(job) });
         }
         all
     }
@@ -247,7 +247,7 @@ impl Coordinator {
                 let job = u16::try_from(job.0).ok().and_then(|job| self.active.get(&job));
                 job.is_some_and(|job| job.placement.switches.len() == 1)
             };
-            let gives = |moved: &Move| {
+            let gives = |moved: &Reallocation| {
                 let held = standing.iter().find(|standing| standing.demand.job == moved.job);
                 held.is_none_or(|held| moved.slots.is_none_or(|slots| slots <= held.range.slots()))
             };
@@ -256,7 +256,7 @@ impl Coordinator {
             if moves.iter().any(gives) && !all_alone {
                 continue;
             }
-            for Move { job, slots } in moves {
+            for Reallocation { job, slots } in moves {
                 if let (Ok(job), Some(slots)) = (u16::try_from(job.0), slots) {
                     wanted.entry(job).or_default().push(slots);
                 }
@@ -277,8 +277,8 @@ impl Coordinator {
     }
 }
 
-fn merge(all: &mut BTreeMap<u16, Option<u32>>, moves: Vec<Move>) {
-    for Move { job, slots } in moves {
+fn merge(all: &mut BTreeMap<u16, Option<u32>>, moves: Vec<Reallocation>) {
+    for Reallocation { job, slots } in moves {
         let Ok(job) = u16::try_from(job.0) else { continue };
         let least = match (all.get(&job), slots) {
             (Some(None), _) | (_, None) => None,

@@ -6,12 +6,12 @@ use bitvec::vec::BitVec;
 
 /// So many slots from the first one on: a power of two, and the first a multiple of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Range {
+pub struct AlignedRange {
     first: u32,
     slots: u32,
 }
 
-impl Range {
+impl AlignedRange {
     /// A range; `None` when the size is no power of two, or the first slot no multiple of it.
     pub const fn new(first: u32, slots: u32) -> Option<Self> {
         if slots.is_power_of_two() && first.is_multiple_of(slots) {
@@ -63,7 +63,7 @@ impl Range {
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for AlignedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.first, u64::from(self.first) + u64::from(self.slots))
     }
@@ -92,12 +92,12 @@ impl Arena {
     }
 
     /// Whether all slots of a range exist.
-    pub fn exists(&self, range: Range) -> bool {
+    pub fn exists(&self, range: AlignedRange) -> bool {
         range.bits().end <= self.taken.len()
     }
 
     /// Whether a range exists and none of it is taken.
-    pub fn is_free(&self, range: Range) -> bool {
+    pub fn is_free(&self, range: AlignedRange) -> bool {
         self.taken.get(range.bits()).is_some_and(|bits| bits.not_any())
     }
 
@@ -106,7 +106,7 @@ impl Arena {
     /// # Panics
     ///
     /// When there is no such range.
-    pub fn take(&mut self, range: Range) {
+    pub fn take(&mut self, range: AlignedRange) {
         self.taken[range.bits()].fill(true);
     }
 
@@ -120,20 +120,20 @@ impl Arena {
     /// # Panics
     ///
     /// When there is no such range.
-    pub fn release(&mut self, range: Range) {
+    pub fn release(&mut self, range: AlignedRange) {
         self.taken[range.bits()].fill(false);
     }
 
     /// Every range of that size, free or not, lowest first.
-    pub fn ranges(&self, slots: u32) -> impl Iterator<Item = Range> + use<> {
+    pub fn ranges(&self, slots: u32) -> impl Iterator<Item = AlignedRange> + use<> {
         let count = self.capacity().checked_div(slots).filter(|_| slots.is_power_of_two()).unwrap_or(0);
-        (0..count).map(move |index| Range { first: index * slots, slots })
+        (0..count).map(move |index| AlignedRange { first: index * slots, slots })
     }
 
     /// The free range of that size whose loss hurts least: one that lies in the smallest free range of twice the size, four
     /// times, and so on; of several the lowest.
-    pub fn find(&self, slots: u32) -> Option<Range> {
-        let room = |range: &Range| {
+    pub fn find(&self, slots: u32) -> Option<AlignedRange> {
+        let room = |range: &AlignedRange| {
             let mut around = *range;
             while let Some(double) = around.double().filter(|double| self.is_free(*double)) {
                 around = double;
@@ -144,7 +144,7 @@ impl Arena {
     }
 
     /// The largest free range of at most `wanted` and at least `least` slots, both powers of two.
-    pub fn largest(&self, wanted: u32, least: u32) -> Option<Range> {
+    pub fn largest(&self, wanted: u32, least: u32) -> Option<AlignedRange> {
         let mut slots = wanted;
         while slots >= least.max(1) {
             if let Some(range) = self.find(slots) {
@@ -164,22 +164,22 @@ mod tests {
     #[test]
     fn the_smallest_gap_that_fits_is_taken() {
         let mut arena = Arena::new(64);
-        let taken = Range::new(8, 8).unwrap();
+        let taken = AlignedRange::new(8, 8).unwrap();
         arena.take(taken);
-        assert_eq!(arena.find(8), Range::new(0, 8), "the buddy of what is taken");
-        assert_eq!(arena.find(16), Range::new(16, 16));
-        assert_eq!(arena.largest(64, 1), Range::new(32, 32));
+        assert_eq!(arena.find(8), AlignedRange::new(0, 8), "the buddy of what is taken");
+        assert_eq!(arena.find(16), AlignedRange::new(16, 16));
+        assert_eq!(arena.largest(64, 1), AlignedRange::new(32, 32));
         arena.release(taken);
-        assert_eq!(arena.largest(64, 64), Range::new(0, 64));
+        assert_eq!(arena.largest(64, 64), AlignedRange::new(0, 64));
         assert_eq!(arena.largest(128, 128), None);
-        assert_eq!(Range::new(8, 16), None);
-        assert_eq!(Range::new(8, 6), None);
+        assert_eq!(AlignedRange::new(8, 16), None);
+        assert_eq!(AlignedRange::new(8, 6), None);
     }
 
     proptest! {
         #[test]
         fn ranges_overlap_as_their_slots_do(a in 0_u32..64, b in 0_u32..64, m in 0_u32..5, n in 0_u32..5) {
-            let range = |first: u32, log: u32| Range::new(first >> log << log, 1 << log).unwrap();
+            let range = |first: u32, log: u32| AlignedRange::new(first >> log << log, 1 << log).unwrap();
             let (a, b) = (range(a, m), range(b, n));
             let both = a.bits().filter(|slot| b.bits().contains(slot)).count();
             prop_assert_eq!(a.overlaps(b), both > 0);

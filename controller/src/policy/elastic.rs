@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range};
+use super::{AlignedRange, Arena, Decision, Demand, Denied, Holding, JobId, Order, Policy};
 
 /// Shares that follow demand, by halves and doubles.
 ///
@@ -38,14 +38,14 @@ pub struct Elastic {
 #[derive(Debug, Clone, Copy)]
 struct Reservation {
     job: JobId,
-    to: Range,
+    to: AlignedRange,
 }
 
 #[derive(Debug)]
 struct Job {
     demand: Demand,
-    held: Range,
-    next: Option<Range>,
+    held: AlignedRange,
+    next: Option<AlignedRange>,
     /// When it was resized last.
     resized_ms: Option<u64>,
 }
@@ -56,7 +56,7 @@ impl Job {
         Share { slots, weight: self.demand.weight }
     }
 
-    fn has(&self, range: Range) -> bool {
+    fn has(&self, range: AlignedRange) -> bool {
         self.held.overlaps(range) || self.next.is_some_and(|next| next.overlaps(range))
     }
 }
@@ -81,7 +81,7 @@ impl Share {
 
 /// The moves that make a range free.
 struct Clearing {
-    moves: Vec<(JobId, Range)>,
+    moves: Vec<(JobId, AlignedRange)>,
     /// The smallest share that is left to one of them.
     smallest: Option<Share>,
 }
@@ -110,12 +110,12 @@ impl Elastic {
         }
     }
 
-    fn start(&mut self, demand: Demand, range: Range) {
+    fn start(&mut self, demand: Demand, range: AlignedRange) {
         self.arena.take(range);
         self.jobs.insert(demand.job, Job { demand, held: range, next: None, resized_ms: None });
     }
 
-    fn resize(&mut self, now_ms: u64, id: JobId, to: Range) {
+    fn resize(&mut self, now_ms: u64, id: JobId, to: AlignedRange) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.arena.take(to);
         job.next = Some(to);
@@ -174,8 +174,13 @@ impl Elastic {
 
     /// The best range of that size to clear, and how. `later` is what is free when all that was ordered is done; `may` is asked of
     /// the share that a job would be left with.
-    fn clear(&self, slots: u32, later: &Arena, may: impl Fn(Share) -> bool) -> Option<(Range, Clearing)> {
-        let mut best: Option<(Range, Clearing)> = None;
+    fn clear(
+        &self,
+        slots: u32,
+        later: &Arena,
+        may: impl Fn(Share) -> bool,
+    ) -> Option<(AlignedRange, Clearing)> {
+        let mut best: Option<(AlignedRange, Clearing)> = None;
         for range in self.arena.ranges(slots) {
             if let Some(clearing) = self.clearing(range, later, &may)
                 && best.as_ref().is_none_or(|(_, least)| clearing.better_than(least))
@@ -187,7 +192,7 @@ impl Elastic {
     }
 
     /// How a range is cleared: every job in it shrinks out of it, or moves elsewhere. `None` when it cannot be.
-    fn clearing(&self, range: Range, later: &Arena, may: &impl Fn(Share) -> bool) -> Option<Clearing> {
+    fn clearing(&self, range: AlignedRange, later: &Arena, may: &impl Fn(Share) -> bool) -> Option<Clearing> {
         let mut clearing = Clearing { moves: Vec::new(), smallest: None };
         // Slots that are neither held nor promised: jobs may move there.
         let mut free = self.arena.clone();
@@ -279,7 +284,13 @@ impl Elastic {
     }
 
     /// Has slots freed that a job can grow into, beside its own or elsewhere, and reserves them. False where there are none.
-    fn grow_into_others(&mut self, now_ms: u64, id: JobId, double: Option<Range>, share: Share) -> bool {
+    fn grow_into_others(
+        &mut self,
+        now_ms: u64,
+        id: JobId,
+        double: Option<AlignedRange>,
+        share: Share,
+    ) -> bool {
         let may = |left: Share| left.exceeds(share);
         let later = self.later();
         let beside = double.and_then(|double| {
@@ -325,7 +336,7 @@ impl Elastic {
 }
 
 /// Whether twice the range that a job holds is free but for what it holds.
-fn is_free_beside(arena: &Arena, held: Range, double: Range) -> bool {
+fn is_free_beside(arena: &Arena, held: AlignedRange, double: AlignedRange) -> bool {
     double.contains(held)
         && double.halves().into_iter().flatten().all(|half| half == held || arena.is_free(half))
 }
@@ -345,7 +356,7 @@ impl Policy for Elastic {
         self.arena.capacity()
     }
 
-    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied> {
+    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Decision, Denied> {
         demand.check()?;
         let Demand { job, wanted, least, .. } = demand;
         if self.jobs.contains_key(&job) || self.waiting.iter().any(|waiting| waiting.job == job) {
@@ -356,18 +367,18 @@ impl Policy for Elastic {
         {
             self.start(demand, range);
             self.reserved = None;
-            return Ok(Answer::Granted(range));
+            return Ok(Decision::Granted(range));
         }
         self.reserved = None;
         self.waiting.push_back(demand);
         if self.serve(now_ms) {
-            return Ok(Answer::Waits);
+            return Ok(Decision::Waits);
         }
         self.waiting.retain(|waiting| waiting.job != job);
         Err(Denied::Slots { least, free: self.arena.free(), capacity: self.capacity() })
     }
 
-    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+    fn hold(&mut self, _: u64, demand: Demand, range: AlignedRange) -> bool {
         let known = self.jobs.contains_key(&demand.job)
             || self.waiting.iter().any(|waiting| waiting.job == demand.job);
         let may = demand.check().is_ok() && !known && self.arena.is_free(range);
@@ -378,7 +389,7 @@ impl Policy for Elastic {
         may
     }
 
-    fn block(&mut self, range: Range) {
+    fn block(&mut self, range: AlignedRange) {
         if self.arena.exists(range) {
             self.reserved = None;
             self.arena.take(range);

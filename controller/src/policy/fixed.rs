@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Demand, Denied, Holding, JobId, Order, Policy, Range};
+use super::{AlignedRange, Decision, Demand, Denied, Holding, JobId, Order, Policy};
 use crate::slots::{SlotAllocator, SlotRange};
 
 /// Static partitions, first fit: as many slots as are free, up to those wanted; nothing changes until the job ends.
@@ -19,8 +19,8 @@ impl Fixed {
     }
 }
 
-fn range(held: &SlotRange) -> Range {
-    Range::new(held.first(), held.slots()).expect("the allocator's ranges are aligned")
+fn range(held: &SlotRange) -> AlignedRange {
+    AlignedRange::new(held.first(), held.slots()).expect("the allocator's ranges are aligned")
 }
 
 impl Policy for Fixed {
@@ -32,7 +32,7 @@ impl Policy for Fixed {
         self.slots.capacity()
     }
 
-    fn ask(&mut self, _: u64, demand: Demand) -> Result<Answer, Denied> {
+    fn ask(&mut self, _: u64, demand: Demand) -> Result<Decision, Denied> {
         demand.check()?;
         if self.jobs.contains_key(&demand.job) {
             return Err(Denied::Known(demand.job));
@@ -42,10 +42,10 @@ impl Policy for Fixed {
         let held = held.ok_or(Denied::Slots { least: demand.least, free, capacity })?;
         let granted = range(&held);
         self.jobs.insert(demand.job, held);
-        Ok(Answer::Granted(granted))
+        Ok(Decision::Granted(granted))
     }
 
-    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+    fn hold(&mut self, _: u64, demand: Demand, range: AlignedRange) -> bool {
         if demand.check().is_err() || self.jobs.contains_key(&demand.job) {
             return false;
         }
@@ -55,7 +55,7 @@ impl Policy for Fixed {
         }
     }
 
-    fn block(&mut self, range: Range) {
+    fn block(&mut self, range: AlignedRange) {
         // Never given back.
         let _ = self.slots.take(range.first(), range.slots());
     }

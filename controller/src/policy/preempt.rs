@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range};
+use super::{AlignedRange, Arena, Decision, Demand, Denied, Holding, JobId, Order, Policy};
 
 /// Static partitions, of which a job of higher priority displaces jobs of lower.
 ///
@@ -16,7 +16,7 @@ pub struct Preempt {
     guard_ms: u64,
     jobs: BTreeMap<JobId, Job>,
     /// Slots whose holders cannot be displaced.
-    blocked: Vec<Range>,
+    blocked: Vec<AlignedRange>,
     /// When a job was displaced last.
     displaced: BTreeMap<JobId, u64>,
     orders: Vec<Order>,
@@ -25,7 +25,7 @@ pub struct Preempt {
 #[derive(Debug)]
 struct Job {
     demand: Demand,
-    range: Range,
+    range: AlignedRange,
     state: State,
 }
 
@@ -52,7 +52,7 @@ impl Preempt {
     }
 
     /// The range to clear for a demand, and who is in it.
-    fn victims(&self, demand: &Demand) -> Option<(Range, BTreeSet<JobId>)> {
+    fn victims(&self, demand: &Demand) -> Option<(AlignedRange, BTreeSet<JobId>)> {
         let mut slots = demand.wanted;
         while slots >= demand.least {
             let choices = self.arena.ranges(slots).filter_map(|range| {
@@ -82,7 +82,7 @@ impl Preempt {
     }
 
     /// A job no longer uses its range: the part that no job waits for becomes free.
-    fn vacate(&mut self, id: JobId, range: Range) {
+    fn vacate(&mut self, id: JobId, range: AlignedRange) {
         self.arena.release(range);
         let mut started = Vec::new();
         for (waiting, job) in &mut self.jobs {
@@ -113,7 +113,7 @@ impl Policy for Preempt {
         self.arena.capacity()
     }
 
-    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Answer, Denied> {
+    fn ask(&mut self, now_ms: u64, demand: Demand) -> Result<Decision, Denied> {
         demand.check()?;
         let Demand { job, wanted, least, .. } = demand;
         if self.jobs.contains_key(&job) {
@@ -124,7 +124,7 @@ impl Policy for Preempt {
         if let Some(range) = self.arena.largest(wanted, least) {
             self.arena.take(range);
             self.jobs.insert(job, Job { demand, range, state: State::Runs });
-            return Ok(Answer::Granted(range));
+            return Ok(Decision::Granted(range));
         }
         let denied = Denied::Slots { least, free: self.arena.free(), capacity: self.capacity() };
         let (range, victims) = self.victims(&demand).ok_or(denied)?;
@@ -137,10 +137,10 @@ impl Policy for Preempt {
         }
         self.arena.take(range);
         self.jobs.insert(job, Job { demand, range, state: State::Waits(victims) });
-        Ok(Answer::Waits)
+        Ok(Decision::Waits)
     }
 
-    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+    fn hold(&mut self, _: u64, demand: Demand, range: AlignedRange) -> bool {
         let may = demand.check().is_ok() && !self.jobs.contains_key(&demand.job) && self.arena.is_free(range);
         if may {
             self.arena.take(range);
@@ -149,7 +149,7 @@ impl Policy for Preempt {
         may
     }
 
-    fn block(&mut self, range: Range) {
+    fn block(&mut self, range: AlignedRange) {
         if self.arena.exists(range) {
             self.arena.take(range);
             self.blocked.push(range);

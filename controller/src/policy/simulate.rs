@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Answer, Demand, JobId, Order, Policy};
+use super::{Decision, Demand, JobId, Order, Policy};
 
 /// The workload of the switch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -242,9 +242,9 @@ impl<'a> Simulation<'a> {
         let Ok(answer) = self.policy.ask(self.now, demand) else { return false };
         self.jobs[job].state = State::Known;
         match answer {
-            Answer::Granted(range) => self.has_slots(job, range.slots()),
-            Answer::Waits => {}
-            Answer::Spilled => self.outcome.spilled += 1,
+            Decision::Granted(range) => self.has_slots(job, range.slots()),
+            Decision::Waits => {}
+            Decision::Spilled => self.outcome.spilled += 1,
         }
         true
     }

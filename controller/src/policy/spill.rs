@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Arena, Demand, Denied, Holding, JobId, Order, Policy, Range};
+use super::{AlignedRange, Arena, Decision, Demand, Denied, Holding, JobId, Order, Policy};
 
 /// Static partitions with a second home: a job that finds no slots runs on a software switch, or on its hosts, and is called
 /// back, the oldest first, when slots are free. No job gives up slots before its end.
@@ -27,10 +27,10 @@ struct Job {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    Here(Range),
+    Here(AlignedRange),
     Elsewhere,
     /// Elsewhere, and called back.
-    Called(Range),
+    Called(AlignedRange),
 }
 
 impl Spill {
@@ -80,7 +80,7 @@ impl Policy for Spill {
         self.arena.capacity()
     }
 
-    fn ask(&mut self, _: u64, demand: Demand) -> Result<Answer, Denied> {
+    fn ask(&mut self, _: u64, demand: Demand) -> Result<Decision, Denied> {
         demand.check()?;
         let Demand { job, wanted, least, .. } = demand;
         if self.jobs.contains_key(&job) {
@@ -89,11 +89,11 @@ impl Policy for Spill {
         let (place, answer) = match self.arena.largest(wanted, least) {
             Some(range) => {
                 self.arena.take(range);
-                (Place::Here(range), Answer::Granted(range))
+                (Place::Here(range), Decision::Granted(range))
             }
             None if least <= self.spill_max - self.spilled => {
                 self.spilled += least;
-                (Place::Elsewhere, Answer::Spilled)
+                (Place::Elsewhere, Decision::Spilled)
             }
             None => {
                 return Err(Denied::Slots { least, free: self.arena.free(), capacity: self.capacity() });
@@ -104,7 +104,7 @@ impl Policy for Spill {
         Ok(answer)
     }
 
-    fn hold(&mut self, _: u64, demand: Demand, range: Range) -> bool {
+    fn hold(&mut self, _: u64, demand: Demand, range: AlignedRange) -> bool {
         let may = demand.check().is_ok() && !self.jobs.contains_key(&demand.job) && self.arena.is_free(range);
         if may {
             self.arena.take(range);
@@ -115,7 +115,7 @@ impl Policy for Spill {
         may
     }
 
-    fn block(&mut self, range: Range) {
+    fn block(&mut self, range: AlignedRange) {
         if self.arena.exists(range) {
             self.arena.take(range);
         }

@@ -242,7 +242,7 @@ impl Hub {
                 Output::Send { session, event } => self.send(session, &event),
                 Output::Close { session } => drop(self.outboxes.remove(&session)),
                 Output::Task(task) => self.tasks_waiting.push_back(task),
-                Output::Log(event) => self.tell(&event),
+                Output::Log(event) => self.publish(&event),
             }
         }
         while let Some(task) = self.tasks_waiting.pop_front() {
@@ -274,7 +274,7 @@ impl Hub {
         Ok(())
     }
 
-    fn tell(&mut self, event: &JobEvent) {
+    fn publish(&mut self, event: &JobEvent) {
         (self.hook)(event);
         self.event_number += 1;
         let at_ms = self.unix_ms + self.now().as_millis() as u64;

@@ -138,10 +138,13 @@ mod tests {
         block_on(async {
             let (near, far) = tokio::io::duplex(buffer);
             let (outbox, lines) = mpsc::channel(4);
-            let (inputs, mut heard) = mpsc::channel(4);
-            tokio::join!(run(near, lines, SessionInput(Some(((), inputs)))), peer(far, outbox, &mut heard));
+            let (inputs, mut received) = mpsc::channel(4);
+            tokio::join!(
+                run(near, lines, SessionInput(Some(((), inputs)))),
+                peer(far, outbox, &mut received)
+            );
             let mut rest = Vec::new();
-            while let Some(((), message)) = heard.recv().await {
+            while let Some(((), message)) = received.recv().await {
                 rest.push(message);
             }
             rest
@@ -150,12 +153,12 @@ mod tests {
 
     #[test]
     fn lines_in_pieces_are_requests() {
-        let rest = session(64, async |mut far, outbox, heard| {
+        let rest = session(64, async |mut far, outbox, received| {
             for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
                 far.write_all(piece).await.unwrap();
             }
-            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Alive {})));
-            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Leave {})));
+            assert_eq!(received.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Alive {})));
+            assert_eq!(received.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Leave {})));
             drop(outbox);
         });
         assert_eq!(rest, []);
@@ -163,11 +166,11 @@ mod tests {
 
     #[test]
     fn nothing_is_read_after_garbage_and_the_answer_arrives() {
-        let rest = session(1 << 20, async |mut far, outbox, heard| {
+        let rest = session(1 << 20, async |mut far, outbox, received| {
             let mut garbage = vec![b'x'; 5000];
             garbage.extend_from_slice(b"\n{\"type\":\"alive\"}\n");
             far.write_all(&garbage).await.unwrap();
-            let ((), message) = heard.recv().await.unwrap();
+            let ((), message) = received.recv().await.unwrap();
             assert!(
                 matches!(message, SessionMessage::Line(Err(refused)) if refused.reason == Refusal::Protocol)
             );
@@ -182,9 +185,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_does_not_read_is_slow() {
-        let rest = session(16, async |far, outbox, heard| {
+        let rest = session(16, async |far, outbox, received| {
             outbox.send(vec![b'x'; 64]).await.unwrap();
-            assert_eq!(heard.recv().await.unwrap().1, SessionMessage::Slow);
+            assert_eq!(received.recv().await.unwrap().1, SessionMessage::Slow);
             drop(outbox);
             drop(far);
         });
@@ -193,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_peer_that_never_closes_is_closed() {
-        let rest = session(16, async |mut far, outbox, heard| {
+        let rest = session(16, async |mut far, outbox, received| {
             drop(outbox);
-            assert_eq!(heard.recv().await, None, "the session is over");
+            assert_eq!(received.recv().await, None, "the session is over");
             assert!(far.write_all(b"x").await.is_err());
         });
         assert_eq!(rest, []);

@@ -32,7 +32,7 @@ impl Control {
     pub fn of(mut plane: impl ControlStub + 'static) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (requests, mut asked) = mpsc::channel(REQUESTS_MAX);
         let (events, _) = broadcast::channel(EVENTS_MAX);
-        let told = events.clone();
+        let sender = events.clone();
         let task = async move {
             while let Some(request) = asked.recv().await {
                 // The requester may have been dropped.
@@ -43,7 +43,7 @@ impl Control {
                     ControlRequest::Execute(command, answer) => {
                         let outcome = plane.execute(command).map(|happened| {
                             for event in happened {
-                                let _ = told.send(Arc::new(event));
+                                let _ = sender.send(Arc::new(event));
                             }
                         });
                         let _ = answer.send(outcome);

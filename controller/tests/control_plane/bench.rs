@@ -248,7 +248,7 @@ impl Bench {
     fn collect(&mut self) {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
-                Output::Send { session, event } => self.hear(session, event),
+                Output::Send { session, event } => self.receive(session, event),
                 Output::Close { session } => {
                     let received =
                         self.received.get_mut(&session).expect("outputs name sessions that were opened");
@@ -269,7 +269,7 @@ impl Bench {
         self.kept.apply(change);
     }
 
-    fn hear(&mut self, session: SessionId, event: SessionEvent) {
+    fn receive(&mut self, session: SessionId, event: SessionEvent) {
         let received = self.received.get_mut(&session).expect("outputs name sessions that were opened");
         assert!(!received.closed, "an event after the session was closed");
         match &event {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use netfold_control::Refusal;
 use netfold_controller::policy::simulate::{Outcome, Scenario, run};
 use netfold_controller::policy::{
-    Answer, Arena, Demand, Denied, Elastic, Holding, JobId, Move, NAMES, Order, Policy, Preempt, Range, Room,
-    Spill, Standing, by_name, growth, room,
+    AlignedRange, Arena, Decision, Demand, Denied, Elastic, Fit, Holding, JobId, NAMES, Order, Policy,
+    Preempt, Reallocation, RunningJob, Spill, by_name, fit, growth,
 };
 use proptest::prelude::*;
 
@@ -18,8 +18,8 @@ fn demand(job: u64, wanted: u32, least: u32) -> Demand {
     Demand::new(JobId(job), wanted, least)
 }
 
-fn range(first: u32, slots: u32) -> Range {
-    Range::new(first, slots).expect("a range")
+fn range(first: u32, slots: u32) -> AlignedRange {
+    AlignedRange::new(first, slots).expect("a range")
 }
 
 /// A job's orders are carried out one by one, in any order; what must always be true is checked at every step.
@@ -35,7 +35,7 @@ impl Watched {
         Self { policy: policy(name, slots), demands: BTreeMap::new(), pending: BTreeMap::new(), now: 0 }
     }
 
-    fn ask(&mut self, demand: Demand) -> Result<Answer, Denied> {
+    fn ask(&mut self, demand: Demand) -> Result<Decision, Denied> {
         let before = self.holdings();
         let fits = self.fits(demand.wanted, demand.least);
         let waits = before.iter().any(|it| it.range.is_none());
@@ -43,14 +43,17 @@ impl Watched {
         match &answer {
             Ok(answer) => {
                 self.demands.insert(demand.job, demand);
-                if let Answer::Granted(range) = answer {
+                if let Decision::Granted(range) = answer {
                     let held = self.holdings();
                     assert!(
                         held.iter().any(|it| it.job == demand.job && it.range == Some(*range)),
                         "{held:?}"
                     );
                 }
-                assert!(!fits || waits || matches!(answer, Answer::Granted(_)), "slots are free: {answer:?}");
+                assert!(
+                    !fits || waits || matches!(answer, Decision::Granted(_)),
+                    "slots are free: {answer:?}"
+                );
             }
             Err(error) => {
                 assert_eq!(error.refusal(), Refusal::Slots);
@@ -136,8 +139,9 @@ impl Watched {
         // A promised range belongs to no other job, except to those that are ordered to leave it.
         for Holding { job, next, .. } in self.holdings() {
             for other in self.holdings().iter().filter(|other| other.job != job) {
-                let overlap =
-                    |range: Option<Range>| next.zip(range).is_some_and(|(next, range)| next.overlaps(range));
+                let overlap = |range: Option<AlignedRange>| {
+                    next.zip(range).is_some_and(|(next, range)| next.overlaps(range))
+                };
                 assert!(!overlap(other.next), "promised twice: {:?}", self.holdings());
                 assert!(
                     !overlap(other.range) || self.pending.contains_key(&other.job),
@@ -229,7 +233,7 @@ proptest! {
         }
         let most = 1 << capacity.ilog2();
         watched.now += 100_000;
-        prop_assert_eq!(watched.ask(demand(1000, most, most)), Ok(Answer::Granted(range(0, most))), "all is free");
+        prop_assert_eq!(watched.ask(demand(1000, most, most)), Ok(Decision::Granted(range(0, most))), "all is free");
     }
 
     #[test]
@@ -267,8 +271,8 @@ proptest! {
 #[test]
 fn static_partitions_refuse_and_say_why() {
     let mut policy = policy("static", 64);
-    assert_eq!(policy.ask(0, demand(1, 32, 32)), Ok(Answer::Granted(range(0, 32))));
-    assert_eq!(policy.ask(0, demand(2, 64, 16)), Ok(Answer::Granted(range(32, 32))));
+    assert_eq!(policy.ask(0, demand(1, 32, 32)), Ok(Decision::Granted(range(0, 32))));
+    assert_eq!(policy.ask(0, demand(2, 64, 16)), Ok(Decision::Granted(range(32, 32))));
     let error = policy.ask(0, demand(3, 16, 8)).unwrap_err();
     assert_eq!(error, Denied::Slots { least: 8, free: 0, capacity: 64 });
     assert_eq!(policy.ask(0, demand(1, 8, 8)).unwrap_err().refusal(), Refusal::JobRunning);
@@ -288,10 +292,10 @@ fn elastic_shares_follow_weights_and_come_back() {
         watched.settle();
         answer
     };
-    assert_eq!(ask(&mut watched, 1, 1), Ok(Answer::Granted(range(0, 1024))));
-    assert_eq!(ask(&mut watched, 2, 2), Ok(Answer::Waits));
+    assert_eq!(ask(&mut watched, 1, 1), Ok(Decision::Granted(range(0, 1024))));
+    assert_eq!(ask(&mut watched, 2, 2), Ok(Decision::Waits));
     assert_eq!((slots(&watched, 1), slots(&watched, 2)), (Some(512), Some(512)));
-    assert_eq!(ask(&mut watched, 3, 1), Ok(Answer::Waits));
+    assert_eq!(ask(&mut watched, 3, 1), Ok(Decision::Waits));
     assert_eq!(
         (slots(&watched, 1), slots(&watched, 2), slots(&watched, 3)),
         (Some(256), Some(512), Some(256)),
@@ -315,7 +319,7 @@ fn elastic_jobs_move_together_for_one_that_needs_a_whole_range() {
     }
     (0..8).step_by(2).for_each(|job| watched.leave(JobId(job)));
     assert!(!watched.fits(32, 32), "every other range of 8 is free");
-    assert_eq!(watched.ask(demand(100, 32, 32)), Ok(Answer::Waits));
+    assert_eq!(watched.ask(demand(100, 32, 32)), Ok(Decision::Waits));
     assert_eq!(watched.pending.len(), 2, "two jobs move, not four");
     watched.settle();
     assert_eq!(watched.holding(JobId(100)).unwrap().range, Some(range(0, 32)));
@@ -341,12 +345,12 @@ fn the_least_important_are_displaced_and_not_twice_in_the_guard_time() {
         policy.ask(now, Demand { priority, ..demand(job, slots, slots) })
     };
     for (job, slots, priority) in [(1, 16, 1), (2, 16, 0), (3, 16, 0), (4, 16, 1)] {
-        assert!(matches!(ask(&mut policy, 0, job, slots, priority), Ok(Answer::Granted(_))));
+        assert!(matches!(ask(&mut policy, 0, job, slots, priority), Ok(Decision::Granted(_))));
     }
     assert!(ask(&mut policy, 0, 5, 16, 0).is_err(), "equals are not displaced");
-    assert_eq!(ask(&mut policy, 0, 5, 16, 1), Ok(Answer::Waits));
+    assert_eq!(ask(&mut policy, 0, 5, 16, 1), Ok(Decision::Waits));
     assert_eq!(policy.poll(0), [Order::Displace { job: JobId(2), by: JobId(5) }]);
-    assert_eq!(ask(&mut policy, 0, 6, 32, 2), Ok(Answer::Waits));
+    assert_eq!(ask(&mut policy, 0, 6, 32, 2), Ok(Decision::Waits));
     assert_eq!(
         policy.poll(0),
         [Order::Displace { job: JobId(3), by: JobId(6) }, Order::Displace { job: JobId(4), by: JobId(6) }]
@@ -359,21 +363,21 @@ fn the_least_important_are_displaced_and_not_twice_in_the_guard_time() {
     assert_eq!(policy.poll(7), [Order::Start { job: JobId(5), range: range(16, 16) }]);
     // The displaced jobs return when there is room, and are not displaced again.
     policy.leave(8, JobId(6));
-    assert!(matches!(ask(&mut policy, 9, 2, 16, 0), Ok(Answer::Granted(_))));
-    assert!(matches!(ask(&mut policy, 9, 3, 16, 0), Ok(Answer::Granted(_))));
+    assert!(matches!(ask(&mut policy, 9, 2, 16, 0), Ok(Decision::Granted(_))));
+    assert!(matches!(ask(&mut policy, 9, 3, 16, 0), Ok(Decision::Granted(_))));
     assert!(
         ask(&mut policy, 10, 7, 32, 1).is_err(),
         "two were displaced a moment ago, and the others are equals"
     );
-    assert_eq!(ask(&mut policy, 60_000, 7, 32, 1), Ok(Answer::Waits));
+    assert_eq!(ask(&mut policy, 60_000, 7, 32, 1), Ok(Decision::Waits));
 }
 
 #[test]
 fn spilled_jobs_are_called_back_in_order() {
     let mut policy = Spill::new(64, 48);
-    assert!(matches!(policy.ask(0, demand(1, 64, 64)), Ok(Answer::Granted(_))));
-    assert_eq!(policy.ask(0, demand(2, 32, 32)), Ok(Answer::Spilled));
-    assert_eq!(policy.ask(0, demand(3, 16, 16)), Ok(Answer::Spilled));
+    assert!(matches!(policy.ask(0, demand(1, 64, 64)), Ok(Decision::Granted(_))));
+    assert_eq!(policy.ask(0, demand(2, 32, 32)), Ok(Decision::Spilled));
+    assert_eq!(policy.ask(0, demand(3, 16, 16)), Ok(Decision::Spilled));
     assert_eq!(policy.ask(0, demand(4, 16, 16)).unwrap_err().refusal(), Refusal::Slots);
     policy.leave(1, JobId(1));
     assert_eq!(
@@ -448,19 +452,19 @@ fn policies_compared() {
     }
 }
 
-fn standing(job: u64, at: Range, movable: bool) -> Standing {
-    Standing { demand: demand(job, 1024, 64), range: at, movable }
+fn standing(job: u64, at: AlignedRange, movable: bool) -> RunningJob {
+    RunningJob { demand: demand(job, 1024, 64), range: at, movable }
 }
 
 #[test]
 fn room_is_made_by_movable_jobs_as_the_policy_decides() {
-    let ask = |name: &str, standing: &[Standing], demand| room(&mut *policy(name, 1024), standing, demand);
-    let moved = |job, slots| Move { job: JobId(job), slots };
+    let ask = |name: &str, standing: &[RunningJob], demand| fit(&mut *policy(name, 1024), standing, demand);
+    let moved = |job, slots| Reallocation { job: JobId(job), slots };
     let whole = [standing(1, range(0, 1024), true)];
-    let fits = Ok(Room { slots: 512, moves: vec![moved(1, Some(512))] });
+    let fits = Ok(Fit { slots: 512, moves: vec![moved(1, Some(512))] });
     assert_eq!(ask("elastic", &whole, demand(9, 1024, 64)), fits);
     let half = [standing(1, range(0, 512), true)];
-    assert_eq!(ask("elastic", &half, demand(9, 512, 64)), Ok(Room { slots: 512, moves: Vec::new() }));
+    assert_eq!(ask("elastic", &half, demand(9, 512, 64)), Ok(Fit { slots: 512, moves: Vec::new() }));
     // Of three, the one with the most; one that cannot be moved is left alone, whatever it has.
     let three = |movable| {
         [
@@ -469,7 +473,7 @@ fn room_is_made_by_movable_jobs_as_the_policy_decides() {
             standing(3, range(768, 256), true),
         ]
     };
-    let fits = Ok(Room { slots: 256, moves: vec![moved(1, Some(256))] });
+    let fits = Ok(Fit { slots: 256, moves: vec![moved(1, Some(256))] });
     assert_eq!(ask("elastic", &three(true), demand(9, 256, 64)), fits);
     let room_made = ask("elastic", &three(false), demand(9, 256, 64)).unwrap();
     assert_eq!(room_made.slots, 128);
@@ -480,15 +484,15 @@ fn room_is_made_by_movable_jobs_as_the_policy_decides() {
         assert_eq!(none, Err(Denied::Slots { least: 64, free: 0, capacity: 1024 }), "{name}");
     }
     let urgent = Demand { priority: 1, ..demand(9, 256, 256) };
-    let fits = Ok(Room { slots: 256, moves: vec![moved(2, None)] });
+    let fits = Ok(Fit { slots: 256, moves: vec![moved(2, None)] });
     assert_eq!(ask("priority", &three(false), urgent), fits);
     assert!(ask("priority", &three(true), Demand { priority: 0, ..urgent }).is_err());
 }
 
 #[test]
 fn only_jobs_that_may_grow_are_named() {
-    let ask = |standing: &[Standing]| growth(&mut Elastic::new(1024, 0), standing);
-    let doubled = vec![Move { job: JobId(1), slots: Some(512) }];
+    let ask = |standing: &[RunningJob]| growth(&mut Elastic::new(1024, 0), standing);
+    let doubled = vec![Reallocation { job: JobId(1), slots: Some(512) }];
     assert_eq!(ask(&[standing(1, range(0, 256), true), standing(2, range(512, 512), false)]), doubled);
     assert_eq!(ask(&[standing(1, range(0, 256), false)]), []);
     assert_eq!(ask(&[standing(1, range(0, 512), true), standing(2, range(512, 512), true)]), []);
@@ -506,9 +510,9 @@ fn what_is_held_already_is_taken_over_or_refused_whole() {
         assert!(!policy.hold(0, demand(2, 64, 0), range(0, 16)), "{name}: that is no demand");
         policy.block(range(32, 32));
         policy.block(range(128, 64));
-        assert_eq!(policy.ask(0, demand(3, 16, 16)), Ok(Answer::Granted(range(0, 16))), "{name}");
+        assert_eq!(policy.ask(0, demand(3, 16, 16)), Ok(Decision::Granted(range(0, 16))), "{name}");
         assert_eq!(policy.holdings().len(), 2, "{name}");
         policy.leave(0, JobId(1));
-        assert!(matches!(policy.ask(0, demand(4, 16, 16)), Ok(Answer::Granted(at)) if at == range(16, 16)));
+        assert!(matches!(policy.ask(0, demand(4, 16, 16)), Ok(Decision::Granted(at)) if at == range(16, 16)));
     }
 }

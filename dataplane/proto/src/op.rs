@@ -25,17 +25,17 @@ pub struct Tolerance {
     pub rescale: bool,
     /// Stragglers' contributions may be left out, too: ranks whose timers expire close a slot without them. Three quarters of the
     /// number are for those, one quarter for contributions that queues trim.
-    pub late: bool,
+    pub stragglers: bool,
 }
 
 impl Tolerance {
     /// Every contribution is in every sum.
-    pub const NONE: Self = Self { parts: 0, rescale: true, late: false };
+    pub const NONE: Self = Self { parts: 0, rescale: true, stragglers: false };
 
     /// Parts that a tolerance is counted in.
     pub const PARTS: u16 = 8_000;
 
-    const LATE: u16 = 1 << 13;
+    const STRAGGLERS: u16 = 1 << 13;
     const UNSCALED: u16 = 1 << 14;
 
     /// Up to this fraction of each rank's contributions, rescaled: to the nearest eightieth of a percent. `None` when it is not from
@@ -47,8 +47,8 @@ impl Tolerance {
 
     /// The same, with stragglers' contributions left out, too.
     #[must_use]
-    pub const fn without_late(self) -> Self {
-        Self { late: true, ..self }
+    pub const fn with_stragglers(self) -> Self {
+        Self { stragglers: true, ..self }
     }
 
     /// The fraction of a rank's contributions that may be missing, 0 to 1.
@@ -61,29 +61,36 @@ impl Tolerance {
         self.parts > 0
     }
 
+    /// Whether a slot may be closed without stragglers' contributions.
+    pub const fn tolerates_stragglers(self) -> bool {
+        self.any() && self.stragglers
+    }
+
     /// The bits of the descriptor: 0 where no contribution may be left out.
     pub const fn to_word(self) -> u16 {
         if self.parts == 0 {
             return 0;
         }
         let unscaled = if self.rescale { 0 } else { Self::UNSCALED };
-        self.parts | unscaled | if self.late { Self::LATE } else { 0 }
+        self.parts | unscaled | if self.stragglers { Self::STRAGGLERS } else { 0 }
     }
 
     const fn from_word(word: u16) -> Self {
-        match word & (Self::LATE - 1) {
+        match word & (Self::STRAGGLERS - 1) {
             0 => Self::NONE,
-            parts => Self { parts, rescale: word & Self::UNSCALED == 0, late: word & Self::LATE != 0 },
+            parts => {
+                Self { parts, rescale: word & Self::UNSCALED == 0, stragglers: word & Self::STRAGGLERS != 0 }
+            }
         }
     }
 }
 
 impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let late = if self.late { ", stragglers too" } else { "" };
+        let stragglers = if self.stragglers { ", stragglers too" } else { "" };
         let kept = if self.rescale { "" } else { ", not rescaled" };
         let percent = 100.0 * self.as_fraction();
-        write!(f, "up to {percent} % of contributions left out{late}{kept}")
+        write!(f, "up to {percent} % of contributions left out{stragglers}{kept}")
     }
 }
 
@@ -212,7 +219,7 @@ impl OpSpec {
     };
 
     /// How many of its own contributions a rank may have left out.
-    pub fn shares_to_spare(&self) -> u32 {
+    pub fn contributions_to_spare(&self) -> u32 {
         let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance.parts);
         (parts / u64::from(Tolerance::PARTS)) as u32
     }
@@ -220,15 +227,15 @@ impl OpSpec {
     /// How many slots may be closed without a rank: each closing costs its contribution to that chunk, and where blocks have exponents
     /// perhaps another, because the exponent that it proposed was not received.
     pub(crate) fn closings(&self) -> u32 {
-        match self.descriptor.tolerance.late {
-            true => self.shares_to_spare() * 3 / 4 / self.contributions_per_closing(),
+        match self.descriptor.tolerance.tolerates_stragglers() {
+            true => self.contributions_to_spare() * 3 / 4 / self.contributions_per_closing(),
             false => 0,
         }
     }
 
     /// How many of its own contributions a rank may have trimmed.
     pub(crate) fn contributions_to_trim(&self) -> u32 {
-        self.shares_to_spare() - self.closings() * self.contributions_per_closing()
+        self.contributions_to_spare() - self.closings() * self.contributions_per_closing()
     }
 
     fn contributions_per_closing(&self) -> u32 {
@@ -264,6 +271,12 @@ impl OpSpec {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_tolerance_of_nothing_closes_no_slot() {
+        assert!(!Tolerance::NONE.with_stragglers().tolerates_stragglers());
+        assert!(Tolerance::fraction(0.1).unwrap().with_stragglers().tolerates_stragglers());
+    }
 
     #[test]
     fn words_are_as_documented() {

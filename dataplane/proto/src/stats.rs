@@ -63,13 +63,13 @@ pub struct WorkerStats {
     /// Bytes handed out for sending.
     pub sent_bytes: u64,
     /// Retransmissions: the sum of the next three.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Retransmissions because the retransmission timer expired.
-    pub resent_timeout: u64,
+    pub retransmitted_timeout: u64,
     /// Retransmissions because chunks sent later were acknowledged first.
-    pub resent_early: u64,
+    pub retransmitted_early: u64,
     /// Retransmissions of the oldest chunk during a silence, to determine whether chunks are lost or delayed.
-    pub resent_probe: u64,
+    pub retransmitted_probe: u64,
     /// Datagrams handed out at the same time as the one before, unless [separated](crate::Worker::part): a transport may send them as one.
     pub sent_together: u64,
     /// Results taken.
@@ -113,10 +113,10 @@ impl WorkerStats {
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
-        self.resent += other.resent;
-        self.resent_timeout += other.resent_timeout;
-        self.resent_early += other.resent_early;
-        self.resent_probe += other.resent_probe;
+        self.retransmitted += other.retransmitted;
+        self.retransmitted_timeout += other.retransmitted_timeout;
+        self.retransmitted_early += other.retransmitted_early;
+        self.retransmitted_probe += other.retransmitted_probe;
         self.sent_together += other.sent_together;
         self.results += other.results;
         self.results_together += other.results_together;

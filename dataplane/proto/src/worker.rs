@@ -472,13 +472,17 @@ impl Worker {
         let slot = self.slots.slot_mut(index);
         match (slot.state(), slot.loss) {
             _ if closes => self.stats.asked += 1,
-            (SlotState::Lost, LossCause::Timeout) => self.stats.resent_timeout += 1,
-            (SlotState::Lost, LossCause::Overtaken | LossCause::NotReceived) => self.stats.resent_early += 1,
-            (SlotState::Lost, LossCause::Probed) => self.stats.resent_probe += 1,
+            (SlotState::Lost, LossCause::Timeout) => self.stats.retransmitted_timeout += 1,
+            (SlotState::Lost, LossCause::Overtaken | LossCause::NotReceived) => {
+                self.stats.retransmitted_early += 1
+            }
+            (SlotState::Lost, LossCause::Probed) => self.stats.retransmitted_probe += 1,
             (SlotState::Lost, LossCause::Saturated) => self.recovery.sent(now),
             _ => self.recovery.sent(now),
         }
-        self.stats.resent = self.stats.resent_timeout + self.stats.resent_early + self.stats.resent_probe;
+        self.stats.retransmitted = self.stats.retransmitted_timeout
+            + self.stats.retransmitted_early
+            + self.stats.retransmitted_probe;
         self.stats.sent += 1;
         self.stats.sent_bytes += len as u64;
         slot.together = self.handed_out_at.replace(now) == Some(now);

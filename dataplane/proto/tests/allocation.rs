@@ -78,6 +78,6 @@ fn nothing_is_allocated_per_packet() {
             assert!(matches!(event, WorkerEvent::OpDone(_)));
         }
     }
-    assert!(worker.stats().resent > 3_000);
+    assert!(worker.stats().retransmitted > 3_000);
     assert_eq!(allocation::of_this_thread() - before, 0, "for {chunks} packets");
 }

@@ -13,5 +13,5 @@ pub(crate) fn parse_tolerance(
     let fraction = Tolerance::fraction(tolerance).ok_or_else(|| {
         Failure::argument(format!("{tolerance} is not a tolerance; give a fraction from 0 to 1"))
     })?;
-    Ok(Tolerance { rescale, late: without_stragglers, ..fraction })
+    Ok(Tolerance { rescale, stragglers: without_stragglers, ..fraction })
 }

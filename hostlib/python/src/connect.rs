@@ -215,7 +215,7 @@ pub(crate) fn parse_tolerance(
     let tolerance = Tolerance::fraction(part).ok_or_else(|| {
         errors::new(py, "argument", &format!("{part} is not a tolerance; give a fraction from 0 to 1"))
     })?;
-    Ok(Tolerance { rescale, late: without_stragglers, ..tolerance })
+    Ok(Tolerance { rescale, stragglers: without_stragglers, ..tolerance })
 }
 
 fn parse_rounding(py: Python<'_>, name: &str, seed: u64) -> PyResult<Rounding> {

@@ -51,7 +51,7 @@ fn operations_of_all_classes_are_right_whatever_happens_to_packets() {
                 }
                 assert_eq!(handle.wait().unwrap().0, expected, "operation {step} of {classes} classes");
             }
-            assert!(comm.stats().worker.resent > 0, "packets were lost");
+            assert!(comm.stats().worker.retransmitted > 0, "packets were lost");
             assert_eq!(comm.stats().worker.ops_done, 60, "of all classes together");
         });
     }

@@ -28,7 +28,7 @@ struct Run {
     /// The sums of every step.
     sums: Vec<Vec<f32>>,
     residual: Vec<f32>,
-    resent: u64,
+    retransmitted: u64,
 }
 
 fn steps(comm: &Communicator, count: u32, len: usize) -> Run {
@@ -39,7 +39,7 @@ fn steps(comm: &Communicator, count: u32, len: usize) -> Run {
         tensor
     });
     let sums = sums.collect();
-    Run { sums, residual, resent: comm.stats().worker.resent }
+    Run { sums, residual, retransmitted: comm.stats().worker.retransmitted }
 }
 
 /// Everything that was given was delivered or is left: within the roundings of binary32 that the codec does not make, those of
@@ -99,7 +99,7 @@ fn nothing_is_lost_whatever_the_network_does() {
             for runs in [&calm, &rough] {
                 assert_nothing_lost(runs, len);
             }
-            assert!(rough.iter().any(|run| run.resent > 0), "packets were lost");
+            assert!(rough.iter().any(|run| run.retransmitted > 0), "packets were lost");
             for (calm, rough) in calm.iter().zip(&rough) {
                 assert_eq!(
                     calm.sums, rough.sums,

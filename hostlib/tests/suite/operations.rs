@@ -292,7 +292,7 @@ fn a_lossy_path_changes_no_result() {
                     comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
                     assert_eq!(tensor, expected::<f32>(world, len, Lanes::Bfp16));
                 }
-                assert!(comm.stats().worker.resent > 0, "packets were lost");
+                assert!(comm.stats().worker.retransmitted > 0, "packets were lost");
                 comm.leave().unwrap();
             });
         }

@@ -19,7 +19,7 @@ use super::steps::{EXPONENT, choose, when};
 use super::{Build, Contributions, new, reg_action, set, word};
 use crate::ir::*;
 
-pub(super) const SHARES: &str = "shares";
+pub(super) const CONTRIBUTORS: &str = "contributors";
 const TALLY: &str = "tally";
 
 /// In the tally, one child that is missing or whose sum is partial, and one that met congestion. Each part has eight bits: a switch
@@ -43,7 +43,7 @@ impl Build<'_> {
         let children = actions(contributions.bit, |old, value| old | value);
         let tally = actions(contributions.tally, |old, value| old + value);
         [
-            self.register(SHARES, 6, RegisterKind::Cells(vec![word("children")]), children),
+            self.register(CONTRIBUTORS, 6, RegisterKind::Cells(vec![word("children")]), children),
             self.register(TALLY, 7, RegisterKind::Cells(vec![word("tally")]), tally),
         ]
     }
@@ -57,7 +57,7 @@ impl Build<'_> {
     fn touch_contributions(&self, contributions: Contributions, action: &str, goes_out: bool) -> Vec<Stmt> {
         let out = |place| if goes_out { Output::Place(place) } else { Output::None };
         let mut steps = vec![
-            self.exec(self.contribution_register(SHARES), action, out(self.nf("bitmap"))),
+            self.exec(self.contribution_register(CONTRIBUTORS), action, out(self.nf("bitmap"))),
             self.exec(self.contribution_register(TALLY), action, out(LValue::Meta(contributions.tally))),
         ];
         if goes_out {
@@ -116,7 +116,7 @@ impl Build<'_> {
     /// switch sent up, unless the parent left them out.
     pub(super) fn contribution_down(&self, contributions: Contributions) -> Vec<Stmt> {
         let bitmap = || Output::Place(self.nf("bitmap"));
-        let (children, tally) = (self.contribution_register(SHARES), self.contribution_register(TALLY));
+        let (children, tally) = (self.contribution_register(CONTRIBUTORS), self.contribution_register(TALLY));
         let inside = (self.get("bitmap") & self.var(self.vars.bit)).ne(Expr::Const(0, 32));
         vec![
             self.set(contributions.bit, Expr::Const(0, 32)),

@@ -258,7 +258,7 @@ pub struct RunOutcome {
     /// Packets that workers sent, resends included.
     pub sent: u64,
     /// Of those, resends.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Results that workers took.
     pub results: u64,
     /// Of those, results whose sum had left the range, and which were asked for once more.
@@ -376,7 +376,8 @@ impl Run {
     ///
     /// When a worker or a switch does not play its part to the end.
     pub fn finish(mut self) -> Result<RunOutcome, RunError> {
-        let mut outcome = RunOutcome { sent: 0, resent: 0, results: 0, saturated: 0, switches: Vec::new() };
+        let mut outcome =
+            RunOutcome { sent: 0, retransmitted: 0, results: 0, saturated: 0, switches: Vec::new() };
         // Switches on rings stop when the last worker leaves, so they are asked first.
         for (switch, place) in self.fabric.plan.switch_plans().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
@@ -388,7 +389,7 @@ impl Run {
         for (rank, comm) in (0..).zip(std::mem::take(&mut self.comms)) {
             let stats = comm.stats().worker;
             outcome.sent += stats.sent;
-            outcome.resent += stats.resent;
+            outcome.retransmitted += stats.retransmitted;
             outcome.results += stats.results;
             outcome.saturated += stats.saturated;
             comm.leave().map_err(|source| RunError::Worker { rank, source })?;

@@ -387,7 +387,7 @@ fn rank<T: Number>(
 ) -> Result<TurnOutcome, BenchError> {
     let rank = worker.rank();
     let failed = |source| BenchError::Job { rank, source };
-    let before = worker.stats().worker.resent;
+    let before = worker.stats().worker.retransmitted;
     let mut tensor = vec![T::default(); count];
     let mut outcome = TurnOutcome::default();
     let AllReduceConfig { workers, mode, op, payload_bytes, .. } = *config;
@@ -407,6 +407,6 @@ fn rank<T: Number>(
         outcome.wrong += T::wrong(pattern, &reduction, &tensor);
     }
     outcome.digest = T::digest(&tensor);
-    outcome.retransmits = worker.stats().worker.resent - before;
+    outcome.retransmits = worker.stats().worker.retransmitted - before;
     Ok(outcome)
 }

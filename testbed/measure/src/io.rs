@@ -95,7 +95,7 @@ pub struct IoRow {
     /// near the switch comes to the machine, the cycles how near to the forwarder.
     pub forwarder_busy: f64,
     /// Packets that were retransmitted after a timeout, in all rounds, of both.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Millions of packets a second of `dpdk-testpmd` on the same device, on devices of DPDK.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub testpmd_mpps: Option<f64>,
@@ -134,7 +134,7 @@ struct Turn {
     cycles: f64,
     calls: f64,
     busy: f64,
-    resent: u64,
+    retransmitted: u64,
 }
 
 /// Measures one back end; `on_round` is called after each round.
@@ -187,7 +187,7 @@ pub fn run(
         copies_per_byte: backend.copies_per_byte(),
         busy: of(&switch, |turn| turn.busy),
         forwarder_busy: of(&forwarder, |turn| turn.busy),
-        resent: switch.iter().chain(&forwarder).map(|turn| turn.resent).sum(),
+        retransmitted: switch.iter().chain(&forwarder).map(|turn| turn.retransmitted).sum(),
         testpmd_mpps: measured.then(|| testpmd.iter().copied().collect::<Sample>().median()),
         ratio_to_testpmd: measured.then(|| to_testpmd.median()),
         testpmd_absent,
@@ -225,7 +225,7 @@ struct QueueResult {
     cpu: Duration,
     calls: u64,
     took: Duration,
-    resent: u64,
+    retransmitted: u64,
 }
 
 /// A turn of all queues at the same time.
@@ -256,7 +256,7 @@ fn turn(config: &IoConfig, backend: &Backend, what: What) -> Result<Turn, IoBenc
         cycles: cpu * hub::clock_hz() / packets,
         calls: queues.iter().map(|queue| queue.calls).sum::<u64>() as f64 / packets,
         busy: queues.iter().map(busy_fraction).sum::<f64>() / queues.len() as f64,
-        resent: queues.iter().map(|queue| queue.resent).sum(),
+        retransmitted: queues.iter().map(|queue| queue.retransmitted).sum(),
     })
 }
 
@@ -289,7 +289,7 @@ fn drive(
     }
     let calls = |snapshot: &Snapshot| snapshot.io.rx_calls + snapshot.io.tx_calls + snapshot.io.sleeps;
     let (cpu, calls) = (after.cpu - before.cpu, calls(&after) - calls(&before));
-    Ok(QueueResult { packets, cpu, calls, took, resent: crowd.resent() })
+    Ok(QueueResult { packets, cpu, calls, took, retransmitted: crowd.retransmitted() })
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ pub(crate) struct Turn {
     pub(crate) wrong: u64,
     /// Packets that were retransmitted, and all that were sent, of rank 0.
     #[serde(default)]
-    pub(crate) resent: u64,
+    pub(crate) retransmitted: u64,
     #[serde(default)]
     pub(crate) sent: u64,
 }
@@ -203,7 +203,7 @@ impl Turn {
     pub(crate) fn add(&mut self, other: Self) {
         self.times.extend(other.times);
         self.wrong += other.wrong;
-        self.resent += other.resent;
+        self.retransmitted += other.retransmitted;
         self.sent += other.sent;
     }
 }

@@ -60,7 +60,7 @@ pub struct Timing {
     /// That, as a fraction of the line rate.
     pub line_share: Option<f64>,
     /// Packets that rank 0 retransmitted, over all iterations.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Packets that rank 0 sent, those among them.
     pub sent: u64,
     /// Every iteration's time in seconds, ascending.
@@ -235,7 +235,7 @@ fn run(
         wrong: config.check.then_some(wrong),
         wire,
         line_share: config.line_rate.map(|rate| wire * 8e9 / rate),
-        resent: comm.stats().worker.resent - counted.resent,
+        retransmitted: comm.stats().worker.retransmitted - counted.retransmitted,
         sent: comm.stats().worker.sent - counted.sent,
         times: slowest.iter().map(Duration::as_secs_f64).collect(),
     })

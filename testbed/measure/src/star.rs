@@ -105,7 +105,7 @@ pub struct StarRow {
     /// Wrong elements.
     pub wrong: u64,
     /// Fraction of rank 0's packets that were retransmitted, warm-up included.
-    pub resent_share: Option<f64>,
+    pub retransmitted_share: Option<f64>,
 }
 
 impl StarRow {
@@ -169,7 +169,7 @@ pub fn measure(
 
 fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
     let median = measured.median();
-    let Measured { system, turn: Turn { times, wrong, resent, sent } } = measured;
+    let Measured { system, turn: Turn { times, wrong, retransmitted, sent } } = measured;
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| {
         let wire = match system {
@@ -188,7 +188,7 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
         bound_share: bound.map(|bound| bound / median),
         times: times.into_iter().collect::<Sample>().into_values(),
         wrong,
-        resent_share: (sent > 0).then(|| resent as f64 / sent as f64),
+        retransmitted_share: (sent > 0).then(|| retransmitted as f64 / sent as f64),
     }
 }
 

@@ -104,7 +104,7 @@ pub struct StepReport {
     /// From the submission on all ranks to the last result on any.
     pub elapsed: Duration,
     /// Packets retransmitted, by all ranks.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Chunks without a rank's contribution, over all ranks.
     pub left_out: u64,
     /// Chunks without a contribution of the rank that was left out most often.
@@ -264,7 +264,7 @@ impl Racks {
         let mut taken = StepReport { elapsed: self.now - began, ..StepReport::default() };
         for (index, (rank, before)) in self.ranks.iter_mut().zip(before).enumerate() {
             let stats = rank.worker.stats();
-            taken.resent += stats.resent - before.resent;
+            taken.retransmitted += stats.retransmitted - before.retransmitted;
             let left_out = stats.left_out - before.left_out;
             taken.left_out += left_out;
             taken.most_left_out = taken.most_left_out.max(left_out);

@@ -88,7 +88,7 @@ pub struct Ring {
     serial: u64,
     now: Duration,
     rng: Xoshiro256PlusPlus,
-    resent: u64,
+    retransmitted: u64,
 }
 
 impl Ring {
@@ -121,14 +121,14 @@ impl Ring {
             serial: 0,
             now: Duration::ZERO,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
-            resent: 0,
+            retransmitted: 0,
             config,
         }
     }
 
     /// Segments retransmitted so far.
-    pub fn resent(&self) -> u64 {
-        self.resent
+    pub fn retransmitted(&self) -> u64 {
+        self.retransmitted
     }
 
     /// Sums a tensor of so many bytes over all hosts; the time that it took. The clock then goes on by `pause`.
@@ -185,7 +185,7 @@ impl Ring {
                 break;
             }
             let segment = if let Some(segment) = stream.lost.pop_first() {
-                self.resent += 1;
+                self.retransmitted += 1;
                 segment
             } else if stream.next < stream.ready {
                 stream.next += 1;
@@ -284,7 +284,7 @@ impl Ring {
     /// Nothing has come for long: first the last segment once more, then all.
     fn timeout(&mut self, index: usize) {
         let stream = &mut self.streams[index];
-        self.resent += 1;
+        self.retransmitted += 1;
         if !std::mem::replace(&mut stream.probed, true) {
             let last = stream.next - 1;
             self.put(index, last);
@@ -313,7 +313,7 @@ mod tests {
         let least = Duration::from_nanos(14 * 100 * ON_WIRE * 8);
         let most = least + 14 * Duration::from_micros(30);
         assert!(took.iter().all(|took| *took >= least && *took <= most), "{took:?}, {least:?}");
-        assert_eq!(ring.resent(), 0);
+        assert_eq!(ring.retransmitted(), 0);
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             let mut ring = Ring::new(RingConfig { loss, ..CONFIG });
             let took =
                 (0..20).map(|_| ring.all_reduce(800_000, Duration::from_millis(2))).sum::<Duration>() / 20;
-            (took, ring.resent())
+            (took, ring.retransmitted())
         };
         let [(none, _), (some, few), (worse, many)] = [0.0, 0.001, 0.05].map(mean);
         println!("{none:?}, {some:?} with {few} retransmitted, {worse:?} with {many}");

@@ -157,7 +157,7 @@ struct Summary {
     wrong: u64,
     seconds: f64,
     sent: u64,
-    resent: u64,
+    retransmitted: u64,
     results: u64,
     saturated: u64,
     switches: Vec<SwitchSummary>,
@@ -294,7 +294,7 @@ fn show(
         wrong,
         seconds,
         sent: outcome.sent,
-        resent: outcome.resent,
+        retransmitted: outcome.retransmitted,
         results: outcome.results,
         saturated: outcome.saturated,
         switches: outcome.switches.iter().map(summarised).collect(),
@@ -341,7 +341,7 @@ fn show(
         "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, of which {} retransmitted{saturated}",
         grouped(checked),
         grouped(outcome.sent),
-        grouped(outcome.resent)
+        grouped(outcome.retransmitted)
     ))
 }
 

@@ -107,7 +107,7 @@ fn a_tree_over_shared_memory_is_correct_under_loss() {
             (0.0, 2.0 * 6.0 * 65_536.0),
             "{summary}"
         );
-        assert!(number(summary, "resent") > 0.0, "rings lose packets too: {summary}");
+        assert!(number(summary, "retransmitted") > 0.0, "rings lose packets too: {summary}");
     }
 }
 

@@ -49,7 +49,7 @@ fn loss_on_every_link_changes_no_element() {
             8.0,
             65536.0,
         );
-        assert!(number(&summary, "resent") > 0.0, "{summary}");
+        assert!(number(&summary, "retransmitted") > 0.0, "{summary}");
         let repeated = |node| of(&summary, node, "repeated") + of(&summary, node, "up_again");
         let switches = summary["switches"].as_array().unwrap().len();
         assert!((0..switches).map(repeated).sum::<f64>() > 0.0, "{summary}");
@@ -70,7 +70,7 @@ fn raw_packets_in_network_namespaces() {
     for io in ["af-packet", "packet-ring", "af-xdp"] {
         let options = format!("--io {io} --workers 3 --elements 30000 --iterations 2 --loss 0.01");
         let summary = correct_run(&options, 3.0, 30000.0);
-        assert!(number(&summary, "resent") > 0.0, "{summary}");
+        assert!(number(&summary, "retransmitted") > 0.0, "{summary}");
     }
     correct_run(
         "--io packet-ring --levels 2 --workers 4 --elements 9000 --payload 8192 --iterations 1",
@@ -132,7 +132,7 @@ fn bmv2_switches_have_the_same_results() {
     }
     let one = "--switch bmv2 --mode bfp16 --elements 3000 --iterations 1 --loss 0.01";
     let summary = correct_run(&format!("{one} --workers 4 --io grpc"), 4.0, 3000.0);
-    assert!(number(&summary, "resent") > 0.0, "{summary}");
+    assert!(number(&summary, "retransmitted") > 0.0, "{summary}");
     let summary = correct_run(&format!("{one} --workers 4 --levels 2 --io grpc"), 4.0, 3000.0);
     assert!(of(&summary, 1, "up") > 0.0 && of(&summary, 0, "results") > 0.0, "{summary}");
     // Interfaces if this machine permits them, else what needs no privilege.

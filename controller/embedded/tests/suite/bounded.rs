@@ -165,7 +165,7 @@ fn missing_contributions_are_left_out_of_their_rank_and_the_others_do_not_wait()
     let exact = play(Tolerance::NONE, 3);
     let tolerance = Tolerance { rescale: false, ..Tolerance::fraction(0.3).unwrap() };
     // None ever arrives: a rank that waited for it would wait until the test's timeout.
-    let closed = play(tolerance.without_late(), u32::MAX);
+    let closed = play(tolerance.with_stragglers(), u32::MAX);
     println!("{:?}", closed[0].1);
     let all: f32 = (0..WORLD).map(contribution).sum();
     assert!(exact.iter().all(|(tensor, _)| tensor.iter().all(|sum| *sum == all)), "exact sums are exact");

@@ -45,7 +45,7 @@ use super::packets::{PacketControlPort, PacketLine};
 use super::peers::Attachment;
 use super::pipeline::Pipeline;
 use super::tls;
-use call::{Answer, Call, Reply, Request};
+use call::{Call, CallResult, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::Keeper;
 use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
@@ -380,7 +380,7 @@ impl Managed {
         }
     }
 
-    fn call(&self, request: Request) -> Answer {
+    fn call(&self, request: Request) -> CallResult {
         if !request.takes_away() {
             self.up()?;
         }

@@ -80,13 +80,13 @@ fn datagrams_that_share_bytes_have_checksums_of_their_own() {
     let of = |offset, len| Transmit { port: PortId(7), offset, len };
     let burst = [of(0, 90), of(0, 90), of(0, 91), of(1, 91), of(1, 91), of(109, 91), of(0, 0), of(0, 90)];
     assert_eq!(hub.transmit(&memory, &burst).unwrap(), burst.len());
-    let mut heard = Vec::new();
-    while heard.len() < burst.len() {
+    let mut received = Vec::new();
+    while received.len() < burst.len() {
         let batch = receive(&mut spoke);
-        heard.extend(batch.packets().iter().map(|packet| batch.bytes(packet).to_vec()));
+        received.extend(batch.packets().iter().map(|packet| batch.bytes(packet).to_vec()));
     }
     let sent: Vec<_> = burst.iter().map(|packet| packet.bytes(&memory).unwrap().to_vec()).collect();
-    assert_eq!((heard, spoke.counters().malformed), (sent, 0));
+    assert_eq!((received, spoke.counters().malformed), (sent, 0));
 }
 
 #[test]

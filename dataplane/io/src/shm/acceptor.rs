@@ -35,7 +35,7 @@ pub(super) struct Acceptor {
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
     arrived: Receiver<AttachedWorker>,
-    news: Arc<AtomicBool>,
+    changed: Arc<AtomicBool>,
 }
 
 impl Acceptor {
@@ -43,28 +43,28 @@ impl Acceptor {
     pub(super) fn start(listener: UnixListener, terms: Terms, wake: OwnedFd) -> Result<Self, IoError> {
         let os = |call| move |source: rustix::io::Errno| IoError::os(call, source.into());
         let stop = event().map_err(os("eventfd"))?;
-        let told = stop.try_clone().map_err(|source| IoError::os("dup", source))?;
+        let stopped = stop.try_clone().map_err(|source| IoError::os("dup", source))?;
         // All that can be pending at a time; the hub adds them when it is next called for a port or notified of a change.
         let (arrive, arrived) = mpsc::sync_channel(2 * WORKERS_MAX);
-        let news = Arc::<AtomicBool>::default();
+        let changed = Arc::<AtomicBool>::default();
         let acceptor = AcceptorThread {
             listener,
-            stop: told,
+            stop: stopped,
             wake,
             terms,
             arrive,
-            news: Arc::clone(&news),
+            changed: Arc::clone(&changed),
             inside: Vec::with_capacity(WORKERS_MAX),
             last: 0,
         };
         let thread = std::thread::Builder::new().name("netfold-shm".into()).spawn(move || acceptor.keep());
         let thread = thread.map_err(|source| IoError::os("clone", source))?;
-        Ok(Self { stop, thread: Some(thread), arrived, news })
+        Ok(Self { stop, thread: Some(thread), arrived, changed })
     }
 
     /// Whether a worker has attached or detached since the last call.
     pub(super) fn has_news(&self) -> bool {
-        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
+        self.changed.load(Ordering::Relaxed) && self.changed.swap(false, Ordering::Acquire)
     }
 
     /// The newly attached workers.
@@ -75,7 +75,7 @@ impl Acceptor {
 
 impl Drop for Acceptor {
     fn drop(&mut self) {
-        ring(self.stop.as_fd());
+        notify(self.stop.as_fd());
         // A panic there was printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -86,7 +86,7 @@ pub(super) fn event() -> Result<OwnedFd, rustix::io::Errno> {
 }
 
 /// Wakes the thread that sleeps on an event descriptor.
-pub(super) fn ring(event: BorrowedFd<'_>) {
+pub(super) fn notify(event: BorrowedFd<'_>) {
     // Fails only when the counter is full, and then the sleeper wakes anyway.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
@@ -104,7 +104,7 @@ struct AcceptorThread {
     wake: OwnedFd,
     terms: Terms,
     arrive: SyncSender<AttachedWorker>,
-    news: Arc<AtomicBool>,
+    changed: Arc<AtomicBool>,
     inside: Vec<Inside>,
     /// The number that was given last. Numbers go around, so that one is not soon another's.
     last: u16,
@@ -135,7 +135,7 @@ impl AcceptorThread {
                 stays
             });
             if ready[2..].contains(&true) {
-                self.tell();
+                self.notify();
             }
             if ready[1]
                 && let Ok((line, _)) = self.listener.accept()
@@ -146,9 +146,9 @@ impl AcceptorThread {
         }
     }
 
-    fn tell(&self) {
-        self.news.store(true, Ordering::Release);
-        ring(self.wake.as_fd());
+    fn notify(&self) {
+        self.changed.store(true, Ordering::Release);
+        notify(self.wake.as_fd());
     }
 
     fn let_in(&mut self, line: UnixStream) -> io::Result<()> {
@@ -179,11 +179,11 @@ impl AcceptorThread {
         if self.arrive.try_send(worker).is_err() {
             return handshake::refuse(&line, HandshakeOutcome::Full);
         }
-        self.news.store(true, Ordering::Release);
+        self.changed.store(true, Ordering::Release);
         let sent = message.send(&line, [self.wake.as_fd(), waker.as_fd()]);
         if sent.is_err() {
             gone.store(true, Ordering::Release);
-            self.tell();
+            self.notify();
         } else {
             self.inside.push(Inside { number, line, gone });
         }

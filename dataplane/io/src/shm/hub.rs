@@ -175,7 +175,7 @@ impl Hub {
             more |= batch.len() - before == most;
             if rings.give_back() {
                 self.counters.rx_calls += 1;
-                acceptor::ring(seat.worker.waker.as_fd());
+                acceptor::notify(seat.worker.waker.as_fd());
             }
             if received.is_err() {
                 self.disconnect_worker(index);
@@ -204,11 +204,11 @@ impl Hub {
     }
 
     /// Publishes written datagrams, and wakes sleeping workers.
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         for seat in self.workers.iter_mut().flatten() {
-            if std::mem::take(&mut seat.touched) && seat.worker.rings.tell() {
+            if std::mem::take(&mut seat.touched) && seat.worker.rings.publish() {
                 self.counters.tx_calls += 1;
-                acceptor::ring(seat.worker.waker.as_fd());
+                acceptor::notify(seat.worker.waker.as_fd());
             }
         }
     }
@@ -228,7 +228,7 @@ impl Hub {
                     }
                     taken += 1;
                     if taken.is_multiple_of(TOLD_EVERY) {
-                        self.tell();
+                        self.publish();
                     }
                 }
                 (Way::Uplink, Some(_)) => {
@@ -344,7 +344,7 @@ impl PacketIo for Hub {
         check_transmit(memory, packets, self.datagram_len_max)?;
         self.look();
         let taken = self.transmit_some(memory, packets);
-        self.tell();
+        self.publish();
         taken
     }
 

@@ -84,7 +84,7 @@ struct Outgoing {
     place: Place,
     /// Bytes ever written, and how many of them were published to the reader.
     written: u32,
-    told: u32,
+    published: u32,
     /// Bytes ever read, as far as is known.
     read: u32,
     /// There was no room for a datagram.
@@ -96,7 +96,7 @@ struct Incoming {
     place: Place,
     /// Bytes ever read, and how many of them were published to the writer.
     read: u32,
-    told: u32,
+    published: u32,
     /// Bytes ever written, as far as is known.
     written: u32,
 }
@@ -146,13 +146,13 @@ impl Rings {
         let (outgoing, incoming) = if end == End::Hub { (down, up) } else { (up, down) };
         Some(Self {
             area,
-            outgoing: Outgoing { place: outgoing, written: 0, told: 0, read: 0, starved: false },
-            incoming: Incoming { place: incoming, read: 0, told: 0, written: 0 },
+            outgoing: Outgoing { place: outgoing, written: 0, published: 0, read: 0, starved: false },
+            incoming: Incoming { place: incoming, read: 0, published: 0, written: 0 },
             datagram_len_max,
         })
     }
 
-    /// Writes a datagram of up to the agreed length, which [`tell`](Self::tell) publishes to the reader; `false` where there is no room.
+    /// Writes a datagram of up to the agreed length, which [`publish`](Self::publish) publishes to the reader; `false` where there is no room.
     pub(super) fn push(&mut self, datagram: &[u8]) -> Result<bool, Broken> {
         let need = taken(datagram.len());
         if self.room()? < need && self.refreshed_room()? < need {
@@ -168,12 +168,12 @@ impl Rings {
     }
 
     /// Makes what was written the reader's. `true` when it sleeps, and has to be woken.
-    pub(super) fn tell(&mut self) -> bool {
+    pub(super) fn publish(&mut self) -> bool {
         let out = &mut self.outgoing;
-        if out.told == out.written {
+        if out.published == out.written {
             return false;
         }
-        out.told = out.written;
+        out.published = out.written;
         self.area.release(out.place.control + WRITTEN, out.written);
         // The reader says that it sleeps, and then looks once more.
         fence(Ordering::SeqCst);
@@ -216,11 +216,11 @@ impl Rings {
 
     /// Gives the room of what was read back. `true` when the writer waits for room, there is some now, and it has to be woken.
     pub(super) fn give_back(&mut self) -> bool {
-        let Incoming { place, read, told, written } = self.incoming;
-        if told == read {
+        let Incoming { place, read, published, written } = self.incoming;
+        if published == read {
             return false;
         }
-        self.incoming.told = read;
+        self.incoming.published = read;
         self.area.release(place.control + READ, read);
         // The writer says that it waits, and then looks once more before it sleeps.
         fence(Ordering::SeqCst);
@@ -351,7 +351,7 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, BYTES_MIN / taken(LEN_MAX));
-        assert!(!hub.tell(), "no side sleeps");
+        assert!(!hub.publish(), "no side sleeps");
         assert!(!hub.ready(), "there is no room yet");
         let mut bytes = [0; LEN_MAX];
         for left in (0..count).rev() {
@@ -372,11 +372,11 @@ mod tests {
     fn a_sleeping_side_is_woken() {
         let (mut hub, mut spoke, _) = pair();
         spoke.set_sleeping(true);
-        assert!(!hub.tell(), "there is nothing to tell");
+        assert!(!hub.publish(), "there is nothing to publish");
         assert!(hub.push(b"word").unwrap() && !spoke.ready());
-        assert!(hub.tell() && spoke.ready());
+        assert!(hub.publish() && spoke.ready());
         spoke.set_sleeping(false);
-        assert!(hub.push(b"more").unwrap() && !hub.tell());
+        assert!(hub.push(b"more").unwrap() && !hub.publish());
     }
 
     /// Two threads, each with its own mapping: nothing is lost, torn or out of order at any fill level.
@@ -390,14 +390,14 @@ mod tests {
             for number in 0..COUNT {
                 datagram.fill(number as u8);
                 while !hub.push(&datagram[..len(number)]).unwrap() {
-                    hub.tell();
+                    hub.publish();
                     std::thread::yield_now();
                 }
                 if number % 3 == 0 {
-                    hub.tell();
+                    hub.publish();
                 }
             }
-            hub.tell();
+            hub.publish();
         });
         let (mut number, mut bytes) = (0, [0; LEN_MAX]);
         while number < COUNT {
@@ -456,7 +456,7 @@ mod tests {
                     }
                     Deed::Push(len) => {
                         let _ = hub.push(&[1; LEN_MAX][..len]);
-                        hub.tell();
+                        hub.publish();
                     }
                     Deed::Receive => {
                         batch.clear();

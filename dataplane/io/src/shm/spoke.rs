@@ -60,7 +60,7 @@ impl Spoke {
 
     fn wake_hub(&mut self) {
         self.counters.tx_calls += 1;
-        acceptor::ring(self.hub.as_fd());
+        acceptor::notify(self.hub.as_fd());
     }
 
     /// The switch wrote what it cannot mean: there is no trusting it any more.
@@ -125,7 +125,7 @@ impl PacketIo for Spoke {
             }
             taken += 1;
         }
-        if self.rings.tell() {
+        if self.rings.publish() {
             self.wake_hub();
         }
         Ok(taken)

@@ -450,17 +450,17 @@ fn a_link_of_several_queues_receives_from_all() {
     // The first queue alone receives some of them.
     let Some(mut hub) = open("af-xdp:hub@0") else { return };
     let mut peers: Vec<UdpIo> = (0..PEERS).map(socket).collect();
-    let mut heard = std::collections::BTreeSet::new();
+    let mut received = std::collections::BTreeSet::new();
     for (port, peer) in (0..).zip(&mut peers) {
         hub.bind_port(PortId(port), peer.local_addr().unwrap()).unwrap();
         for _ in 0..3 {
             peer.transmit(b"word", &[to(0, 4)]).unwrap();
             hub.wait(Duration::from_millis(5)).unwrap();
             hub.receive(&mut batch).unwrap();
-            heard.extend(batch.packets().iter().map(|packet| packet.port));
+            received.extend(batch.packets().iter().map(|packet| packet.port));
         }
     }
-    assert!(!heard.is_empty() && heard.len() < peers.len(), "{heard:?}");
+    assert!(!received.is_empty() && received.len() < peers.len(), "{received:?}");
     drop(hub);
     let Some(mut hub) = open("af-xdp:hub@0-3") else { return };
     for (port, peer) in (0..).zip(&mut peers) {
@@ -475,10 +475,10 @@ fn a_link_of_several_queues_receives_from_all() {
     }
     std::thread::scope(|scope| {
         let hearing = scope.spawn(|| {
-            let mut heard = 0;
-            while heard < usize::from(PEERS) {
-                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "{heard} were heard");
-                heard += hub.receive(&mut batch).unwrap();
+            let mut received = 0;
+            while received < usize::from(PEERS) {
+                assert!(hub.wait(HANG_TIMEOUT).unwrap(), "{received} were received");
+                received += hub.receive(&mut batch).unwrap();
             }
         });
         for peer in &mut peers {

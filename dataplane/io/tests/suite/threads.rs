@@ -127,9 +127,9 @@ fn a_datagram_reaches_its_thread_from_any_queue() {
 
 /// Each thread sends by a queue of its own, to the one address that the spoke has.
 fn echo_all(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let (begun, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
-    while heard.len() < hubs.len() {
+    while received.len() < hubs.len() {
         for (thread, hub) in (0_u16..).zip(hubs.iter_mut()) {
             // Its neighbour is resolved first: the spoke's end has to reply, which a link alone does not.
             hub.wait(Duration::ZERO).expect("works on a healthy pair");
@@ -145,15 +145,18 @@ fn echo_all(hubs: &mut [Box<dyn PacketIo>], spokes: &mut [Xdp]) {
             for frame in frames {
                 match EthernetFrame::new_unchecked(&frame[..]).ethertype() {
                     EthernetProtocol::Arp => answer(link, &frame),
-                    _ => heard.push(frame[OUTER_LEN..].to_vec()),
+                    _ => received.push(frame[OUTER_LEN..].to_vec()),
                 }
             }
         }
-        heard.sort();
-        heard.dedup();
-        assert!(begun.elapsed() < HANG_TIMEOUT, "{heard:?}");
+        received.sort();
+        received.dedup();
+        assert!(begun.elapsed() < HANG_TIMEOUT, "{received:?}");
     }
-    assert_eq!(heard, (0..hubs.len() as u16).map(|thread| thread.to_be_bytes().to_vec()).collect::<Vec<_>>());
+    assert_eq!(
+        received,
+        (0..hubs.len() as u16).map(|thread| thread.to_be_bytes().to_vec()).collect::<Vec<_>>()
+    );
 }
 
 /// Replies to an ARP request for the spoke's Ethernet address.
@@ -220,20 +223,20 @@ fn a_queue_of_a_sleeping_thread_keeps_frames() {
         });
         let link = &mut spokes[0];
         let frame = frame(link, to, address(HUB).port() + 1, &[7; 1000]);
-        let (mut batch, mut sent, mut heard) = (second.capabilities().batch(), 0, 0);
+        let (mut batch, mut sent, mut received) = (second.capabilities().batch(), 0, 0);
         let begun = Instant::now();
         // On a machine whose cores are all busy the sleeping thread may be delayed, and datagrams be dropped, which is counted.
         let mut dropped = 0;
-        while heard + dropped < COUNT {
-            while sent < COUNT && sent - heard - dropped < WINDOW {
+        while received + dropped < COUNT {
+            while sent < COUNT && sent - received - dropped < WINDOW {
                 send(link, &frame);
                 sent += 1;
             }
             link.flush().unwrap();
             second.wait(Duration::from_millis(5)).unwrap();
-            heard += second.receive(&mut batch).unwrap() as u32;
+            received += second.receive(&mut batch).unwrap() as u32;
             dropped = second.counters().rx_dropped as u32;
-            assert!(begun.elapsed() < HANG_TIMEOUT, "{heard} of {sent} arrived: {:?}", second.counters());
+            assert!(begun.elapsed() < HANG_TIMEOUT, "{received} of {sent} arrived: {:?}", second.counters());
         }
         drop(ended);
         sleeper.join().unwrap()
@@ -286,9 +289,9 @@ fn an_arp_request_is_answered_once() {
             }
             link.receive(&mut batch).unwrap();
             let is_answer = |frame: &[u8]| frame[12..14] == [8, 6] && frame[20..22] == [0, 2];
-            let heard = batch.packets().iter().filter(|packet| is_answer(batch.bytes(packet))).count();
-            answers += heard;
-            quiet = if heard == 0 { quiet + 1 } else { 0 };
+            let received = batch.packets().iter().filter(|packet| is_answer(batch.bytes(packet))).count();
+            answers += received;
+            quiet = if received == 0 { quiet + 1 } else { 0 };
             assert!(begun.elapsed() < HANG_TIMEOUT, "{kind}: {answers} answers");
         }
         assert_eq!(answers, ASKED, "{kind}");

@@ -56,7 +56,7 @@ impl Worker {
     /// quarter of its slots: it takes about three round trips to close a slot, and later positions proceed meanwhile.
     pub(super) fn expect_closings(&mut self, spec: &OpSpec, number: u64) {
         let (full, own) = (self.config.admission.bitmap, self.config.admission.own_bit);
-        if !spec.descriptor.tolerance.late {
+        if !spec.descriptor.tolerance.tolerates_stragglers() {
             return;
         }
         let window = self.slots.count();
@@ -72,7 +72,7 @@ impl Worker {
 
     /// Whether a slot may be closed with the contributions that it holds.
     pub(super) fn may_be_closed(&self, slot: &Slot, piece: &Piece, exp: u8) -> bool {
-        self.stream.op(slot.op).spec.descriptor.tolerance.late
+        self.stream.op(slot.op).spec.descriptor.tolerance.tolerates_stragglers()
             && exp != NOT_FINITE
             // A sum that left the range is repeated, which all ranks decide by the same result.
             && self.config.numerics != Numerics::Saturating

@@ -217,8 +217,8 @@ impl Worker {
         let marked = std::mem::take(&mut self.marked) || repr.flags.contains(Flags::CONGESTION);
         if let Some(gate) = &mut self.gate {
             // Headers are faster than full packets, and a closed slot includes a rank's timeout.
-            let tells = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
-            let once = tells.then_some(slot.sent_at);
+            let is_sample = slot.sends == 1 && !piece.is_bare() && !repr.flags.contains(Flags::PARTIAL);
+            let once = is_sample.then_some(slot.sent_at);
             let smoothed = self.rtt.smoothed().unwrap_or_default();
             gate.on_ack(slot.position, &Ack::new(now, once, marked, smoothed));
             self.stats.window = gate.window();

@@ -24,7 +24,7 @@ fn without_loss_every_position_is_sent_once() {
     rig.assert_done(3);
     for worker in &rig.workers {
         let stats = worker.stats();
-        assert_eq!((stats.sent, stats.resent, stats.results), (101 + 108 + 1, 0, 210));
+        assert_eq!((stats.sent, stats.retransmitted, stats.results), (101 + 108 + 1, 0, 210));
         assert_eq!(stats.ignored_total(), 0);
         assert_eq!(stats.ops_done, 3);
         assert_eq!(stats.rtt_smoothed, Duration::from_micros(100));
@@ -103,9 +103,9 @@ fn congestion_control_keeps_a_shared_queue_short_and_its_link_busy() {
         rig.assert_done(1);
         let ideal = Duration::from_micros(10 * 4 * u64::from(CHUNKS));
         let goodput = ideal.as_secs_f64() / (rig.now - Instant::ZERO).as_secs_f64();
-        let resent: u64 = rig.workers.iter().map(|worker| worker.stats().resent).sum();
+        let retransmitted: u64 = rig.workers.iter().map(|worker| worker.stats().retransmitted).sum();
         let (name, share, dropped) = (congestion.name(), 100.0 * goodput, rig.dropped);
-        println!("{name}: {share:.1} % of the link, {dropped} dropped, {resent} retransmitted");
+        println!("{name}: {share:.1} % of the link, {dropped} dropped, {retransmitted} retransmitted");
         (goodput, rig.dropped)
     };
     let (_, dropped) = run(CongestionAlgorithm::Fixed);
@@ -245,7 +245,7 @@ fn an_operation_completes_under_heavy_loss() {
     rig.run();
     rig.assert_done(1);
     let stats = rig.workers[0].stats();
-    assert!(stats.resent_early > 0 && stats.resent_timeout > 0);
+    assert!(stats.retransmitted_early > 0 && stats.retransmitted_timeout > 0);
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn scattered_loss_is_detected_without_the_timer() {
     rig.run();
     rig.assert_done(1);
     let stats = rig.workers[0].stats();
-    assert!(stats.resent_early > 50, "{stats:?}");
-    assert!(stats.resent_timeout * 5 < stats.resent_early, "{stats:?}");
+    assert!(stats.retransmitted_early > 50, "{stats:?}");
+    assert!(stats.retransmitted_timeout * 5 < stats.retransmitted_early, "{stats:?}");
     // Loss costs little: 5001 positions in windows of 16 take 31.3 ms without any.
     assert!(rig.now < Instant::ZERO + Duration::from_millis(50), "{:?}", rig.now);
 }
@@ -343,7 +343,7 @@ fn a_retransmission_differs_only_in_its_flag() {
     packet.set_flags(Flags::default());
     assert_eq!(first, again);
     assert_eq!(worker.next_deadline(), Some(deadline + Duration::from_millis(40)), "backed off");
-    assert_eq!((worker.stats().resent, worker.stats().resent_timeout), (1, 1));
+    assert_eq!((worker.stats().retransmitted, worker.stats().retransmitted_timeout), (1, 1));
 }
 
 #[test]
@@ -397,8 +397,8 @@ fn an_unreachable_switch_ends_in_a_stall() {
     };
     assert!(silent >= Duration::from_secs(60) && silent < Duration::from_secs(61));
     // 20 ms doubled up to 200 ms: about 300 resends of 4 chunks in a minute.
-    let resent = rig.workers[0].stats().resent;
-    assert!((1100..1300).contains(&resent), "{resent}");
+    let retransmitted = rig.workers[0].stats().retransmitted;
+    assert!((1100..1300).contains(&retransmitted), "{retransmitted}");
 }
 
 #[test]

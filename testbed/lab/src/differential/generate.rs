@@ -170,7 +170,7 @@ impl<'a> Generator<'a> {
         self.wrap(datagram)
     }
 
-    /// A recent packet once more, as it was or marked as resent.
+    /// A recent packet once more, as it was or marked as retransmitted.
     fn again(&mut self) -> Arrival {
         let count = self.arrivals.len().min(RECENT);
         if count == 0 {

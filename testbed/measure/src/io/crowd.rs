@@ -48,7 +48,7 @@ pub(super) struct Crowd {
     /// The chunk that is under way, by worker and slot.
     under_way: Vec<u32>,
     back: Vec<Back>,
-    resent: u64,
+    retransmitted: u64,
     returned: u64,
     started: bool,
 }
@@ -62,7 +62,7 @@ impl Crowd {
             window,
             under_way,
             back: Vec::with_capacity(4096),
-            resent: 0,
+            retransmitted: 0,
             returned: 0,
             started: false,
         }
@@ -73,8 +73,8 @@ impl Crowd {
         self.returned
     }
 
-    pub(super) fn resent(&self) -> u64 {
-        self.resent
+    pub(super) fn retransmitted(&self) -> u64 {
+        self.retransmitted
     }
 
     /// Keeps all slots busy for a time.
@@ -83,7 +83,7 @@ impl Crowd {
         if !std::mem::replace(&mut self.started, true) {
             self.send_all()?;
         }
-        let (mut received_at, mut resent) = (begun, begun);
+        let (mut received_at, mut retransmitted) = (begun, begun);
         loop {
             // Before anything is received: what is not acknowledged is no longer under way.
             let now = Instant::now();
@@ -96,9 +96,9 @@ impl Crowd {
                 if now - received_at > STALL_TIMEOUT {
                     return Err(IoBenchError::Silent("device"));
                 }
-                if now - received_at.max(resent) > RESEND {
-                    self.resent += self.under_way.len() as u64;
-                    resent = now;
+                if now - received_at.max(retransmitted) > RESEND {
+                    self.retransmitted += self.under_way.len() as u64;
+                    retransmitted = now;
                     self.send_all()?;
                 }
                 self.workers.wait(Duration::from_millis(1))?;

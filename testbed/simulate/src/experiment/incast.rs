@@ -51,7 +51,7 @@ const OTHERS: [f64; 3] = [0.0, 0.3, 0.6];
 struct Run {
     mean_ms: f64,
     worst_ms: f64,
-    resent: f64,
+    retransmitted: f64,
     left_out: f64,
     /// As long as a step's chunks take on an uplink without other traffic.
     bound_ms: f64,
@@ -80,7 +80,7 @@ fn measured(way: Way, others: f64, seed: u64) -> Result<Run, ExperimentError> {
         let taken = racks.all_reduce(&mut step, PAUSE);
         worst = worst.max(taken.elapsed);
         all.elapsed += taken.elapsed;
-        all.resent += taken.resent;
+        all.retransmitted += taken.retransmitted;
         all.left_out += taken.left_out;
         all.chunks += taken.chunks;
     }
@@ -91,7 +91,7 @@ fn measured(way: Way, others: f64, seed: u64) -> Result<Run, ExperimentError> {
         bound_ms: bits / config.uplink_rate as f64 * 1e3,
         mean_ms: ms(all.elapsed) / f64::from(STEPS),
         worst_ms: ms(worst),
-        resent: all.resent as f64 / all.chunks as f64,
+        retransmitted: all.retransmitted as f64 / all.chunks as f64,
         left_out: all.left_out as f64 / all.chunks as f64,
     })
 }
@@ -126,7 +126,7 @@ fn loaded(others: f64, seed: u64) -> Result<(Table, Vec<(String, f64)>), Experim
             format!("{least:.2} to {most:.2}"),
             format!("{:.2} ms", of(|run| run.worst_ms).2),
             format!("{:.3}", median / base),
-            format!("{:.1} %", of(|run| run.resent).0 * 100.0),
+            format!("{:.1} %", of(|run| run.retransmitted).0 * 100.0),
             format!("{:.2} %", of(|run| run.left_out).2 * 100.0),
         ]);
         bars.push((way.name.to_owned(), 1e3 / median));

@@ -42,7 +42,7 @@ const WAYS: [(&str, Way); 7] = [
 struct Run {
     mean_ms: f64,
     worst_ms: f64,
-    resent: f64,
+    retransmitted: f64,
 }
 
 fn fabric(loss: f64, seed: u64) -> RacksConfig {
@@ -58,19 +58,19 @@ fn by_switch(
     loss: f64,
     seed: u64,
 ) -> Result<Run, ExperimentError> {
-    let tolerance = Tolerance::fraction(percent / 100.0).unwrap_or(Tolerance::NONE).without_late();
+    let tolerance = Tolerance::fraction(percent / 100.0).unwrap_or(Tolerance::NONE).with_stragglers();
     let mut racks = Racks::new(RacksConfig { tolerance, congestion, ..fabric(loss, seed) })
         .map_err(|source| ExperimentError::Scenario { scenario: "loss", source: Box::new(source) })?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut tensor = || (0..ELEMENTS).map(|_| rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>();
-    let (mut times, mut resent, mut chunks) = (Vec::new(), 0, 0);
+    let (mut times, mut retransmitted, mut chunks) = (Vec::new(), 0, 0);
     for _ in 0..STEPS {
         let mut step = Step::new((0..racks.world()).map(|_| vec![tensor()]).collect(), false);
         let taken = racks.all_reduce(&mut step, PAUSE);
         times.push(taken.elapsed);
-        (resent, chunks) = (resent + taken.resent, chunks + taken.chunks);
+        (retransmitted, chunks) = (retransmitted + taken.retransmitted, chunks + taken.chunks);
     }
-    Ok(run_of(&times, resent as f64 / chunks as f64))
+    Ok(run_of(&times, retransmitted as f64 / chunks as f64))
 }
 
 fn by_ring(bytes: usize, loss: f64, seed: u64) -> Run {
@@ -79,13 +79,13 @@ fn by_ring(bytes: usize, loss: f64, seed: u64) -> Run {
     let mut ring = ring::Ring::new(ring::RingConfig { hosts, rate: host_rate, wire, loss, seed });
     let times: Vec<_> = (0..STEPS).map(|_| ring.all_reduce(ELEMENTS * bytes, PAUSE)).collect();
     let sent = 2.0 * (hosts - 1) as f64 * (ELEMENTS * bytes) as f64 / 1448.0 * f64::from(STEPS);
-    run_of(&times, ring.resent() as f64 / sent)
+    run_of(&times, ring.retransmitted() as f64 / sent)
 }
 
-fn run_of(times: &[Duration], resent: f64) -> Run {
+fn run_of(times: &[Duration], retransmitted: f64) -> Run {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let mean_ms = ms(times.iter().sum()) / times.len() as f64;
-    Run { mean_ms, worst_ms: times.iter().copied().max().map_or(0.0, ms), resent }
+    Run { mean_ms, worst_ms: times.iter().copied().max().map_or(0.0, ms), retransmitted }
 }
 
 /// Every way at every loss, over seeds that follow from the given one.
@@ -120,7 +120,7 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
                 format!("{least:.2} to {most:.2} ms"),
                 format!("{worst_ms:.2} ms"),
                 format!("{:.3}", mean_ms / without[number]),
-                format!("{:.2} %", mean(|run| run.resent) * 100.0),
+                format!("{:.2} %", mean(|run| run.retransmitted) * 100.0),
             ]);
             bars.push((name.to_owned(), mean_ms));
         }

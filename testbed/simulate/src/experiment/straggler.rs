@@ -45,7 +45,7 @@ fn played(config: RacksConfig) -> Result<StepReport, ExperimentError> {
         all.elapsed += taken.elapsed;
         all.chunks += taken.chunks / racks.world() as u64;
         all.closed += taken.closed;
-        all.resent += taken.resent;
+        all.retransmitted += taken.retransmitted;
         all.left_out += taken.left_out;
         all.round_trip = all.round_trip.max(taken.round_trip);
         all.most_left_out = all.most_left_out.max(taken.most_left_out);
@@ -87,7 +87,8 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         let mut table = Table::new(&title, &head);
         let mut bars = vec![("no straggler".to_owned(), 1e3 / ms(&undisturbed))];
         for (name, percent, late) in WAYS {
-            let tolerance = Tolerance { late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
+            let tolerance =
+                Tolerance { stragglers: late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
             let straggler = Straggler { rank: RANK, fraction: FRACTION, by };
             let runs: Vec<StepReport> = (seed..seed + SEEDS)
                 .map(|seed| played(RacksConfig { tolerance, straggler: Some(straggler), ..plain(seed) }))

@@ -34,7 +34,7 @@ pub struct Report {
     /// Datagrams that ranks sent.
     pub sent: u64,
     /// Of those, resends.
-    pub resent: u64,
+    pub retransmitted: u64,
     /// Results that ranks took.
     pub results: u64,
     /// Of those, results whose sum had saturated.
@@ -436,7 +436,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
         for (index, rank) in self.ranks.iter().enumerate() {
             let stats = rank.worker.stats();
             self.report.sent += stats.sent;
-            self.report.resent += stats.resent;
+            self.report.retransmitted += stats.retransmitted;
             self.report.results += stats.results;
             self.report.saturated += stats.saturated;
             self.report.partial += stats.partial;

@@ -124,7 +124,7 @@ impl Scenario {
         let plans = std::mem::take(&mut self.plans);
         let mut tolerance = |plan: OpPlan| {
             let parts = pick(&mut rng, &[0, 80, 800, 4_000, Tolerance::PARTS]);
-            plan.tolerant(Tolerance { parts, rescale: true, late: rng.random() })
+            plan.tolerant(Tolerance { parts, rescale: true, stragglers: rng.random() })
         };
         self.plans = plans.into_iter().map(&mut tolerance).collect();
         self.up.trimming = pick(&mut rng, &[0.0, 0.01, 0.1, 0.3, 1.0]);

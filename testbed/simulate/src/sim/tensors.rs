@@ -122,7 +122,7 @@ impl OpPlan {
     /// Asserts that an exponent that a rank received is the agreed one: the largest of all ranks', or of the contributors', which all
     /// receive alike.
     fn check_exponent(&self, chunk: u32, exp: u8) {
-        if !self.spec.descriptor.tolerance.late {
+        if !self.spec.descriptor.tolerance.tolerates_stragglers() {
             assert_eq!(exp, self.agreed(chunk), "the agreed exponent of chunk {chunk}");
         }
         let first = *self.published.borrow_mut().entry(chunk).or_insert(exp);
@@ -230,7 +230,7 @@ impl Tensors {
         let again = plan.again.borrow();
         let partial = plan.partial.borrow();
         assert!(
-            self.left_out[op].len() <= plan.spec.shares_to_spare() as usize,
+            self.left_out[op].len() <= plan.spec.contributions_to_spare() as usize,
             "rank {} lacks more of operation {op} than it tolerates",
             self.rank
         );

@@ -48,14 +48,14 @@ fn every_invariant_holds_where_sums_saturate() {
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     let saturated = total(|r| r.saturated);
     println!(
-        "{} simulations: {} packets sent, {} resent, {} results, {saturated} of them saturated",
+        "{} simulations: {} packets sent, {} retransmitted, {} results, {saturated} of them saturated",
         reports.len(),
         total(|r| r.sent),
-        total(|r| r.resent),
+        total(|r| r.retransmitted),
         total(|r| r.results),
     );
     // The seeds do meet what they are there for: saturated chunks, in trees too, and resends.
-    assert!(total(|r| r.resent) > 0 && saturated > 0 && saturated < total(|r| r.results) / 2);
+    assert!(total(|r| r.retransmitted) > 0 && saturated > 0 && saturated < total(|r| r.results) / 2);
     assert!(reports.iter().step_by(4).any(|report| report.saturated > 0));
 }
 

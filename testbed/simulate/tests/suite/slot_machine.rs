@@ -47,13 +47,13 @@ fn every_invariant_holds_for_every_seed() {
     let reports = sim::play_all(number("SIM_SEEDS").unwrap_or(SEEDS), replay, play);
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     println!(
-        "{} simulations in {:.1} s: {} events, {} packets sent, {} resent, {} results, {} ignored, {} forged, {} ranks gave up; \
+        "{} simulations in {:.1} s: {} events, {} packets sent, {} retransmitted, {} results, {} ignored, {} forged, {} ranks gave up; \
          longest {:.1} s of virtual time",
         reports.len(),
         start.elapsed().as_secs_f64(),
         total(|r| r.events),
         total(|r| r.sent),
-        total(|r| r.resent),
+        total(|r| r.retransmitted),
         total(|r| r.results),
         total(|r| r.ignored),
         total(|r| r.forged),
@@ -61,5 +61,5 @@ fn every_invariant_holds_for_every_seed() {
         reports.iter().map(|r| r.elapsed.as_secs_f64()).fold(0.0, f64::max),
     );
     // The seeds do meet what they are there for.
-    assert!(total(|r| r.resent) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
+    assert!(total(|r| r.retransmitted) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
 }

@@ -40,19 +40,19 @@ fn every_invariant_holds_in_trees() {
     let reports = sim::play_all(number("SIM_SEEDS").unwrap_or(SEEDS), replay, play);
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     println!(
-        "{} simulations of trees in {:.1} s: {} events, {} packets sent by ranks, {} resent, {} results, {} forged, \
+        "{} simulations of trees in {:.1} s: {} events, {} packets sent by ranks, {} retransmitted, {} results, {} forged, \
          {} ranks gave up",
         reports.len(),
         start.elapsed().as_secs_f64(),
         total(|r| r.events),
         total(|r| r.sent),
-        total(|r| r.resent),
+        total(|r| r.retransmitted),
         total(|r| r.results),
         total(|r| r.forged),
         total(|r| r.aborted),
     );
     // The seeds do meet what they are there for.
-    assert!(total(|r| r.resent) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
+    assert!(total(|r| r.retransmitted) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
 }
 
 #[test]

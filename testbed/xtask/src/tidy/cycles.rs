@@ -127,13 +127,13 @@ mod tests {
 
     #[test]
     fn modules_are_found_in_paths_and_groups() {
-        let code = "use crate::one::{A, B};\nuse crate::{two::C, three};\nfn f(x: crate::four::D) { crate::five::g() }\n";
+        let code = "use crate::one::{First, Second};\nuse crate::{two::Third, three};\nfn f(x: crate::four::Fourth) { crate::five::g() }\n";
         assert_eq!(used_by(code), ["five", "four", "one", "three", "two"]);
     }
 
     #[test]
     fn constants_and_tests_are_no_edges() {
-        let code = "use crate::one::A_MAX;\nuse crate::two::{B, c};\n#[cfg(test)]\nmod tests { use crate::three; }\n";
+        let code = "use crate::one::A_MAX;\nuse crate::two::{Other, c};\n#[cfg(test)]\nmod tests { use crate::three; }\n";
         assert_eq!(used_by(code), ["two"]);
     }
 

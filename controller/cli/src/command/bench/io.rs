@@ -117,7 +117,7 @@ impl Io {
                 row.syscalls_per_packet,
                 row.copies_per_byte,
                 row.busy,
-                row.resent,
+                row.retransmitted,
                 row.testpmd_mpps.map_or_else(|| "-".into(), |mpps| format!("{mpps:.3}")),
             ))?;
             if let Some(why) = &row.testpmd_absent {

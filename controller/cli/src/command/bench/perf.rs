@@ -221,8 +221,8 @@ impl Perf {
                 show(output, &row)?;
                 if self.each {
                     let wrong = row.in_place.wrong.unwrap_or(0);
-                    let Timing { times, resent, sent, .. } = &row.in_place;
-                    output.event(&Each { times, wrong, resent: *resent, sent: *sent })?;
+                    let Timing { times, retransmitted, sent, .. } = &row.in_place;
+                    output.event(&Each { times, wrong, retransmitted: *retransmitted, sent: *sent })?;
                 }
             }
         }
@@ -399,7 +399,7 @@ impl Drop for Rank {
 struct Each<'a> {
     times: &'a [f64],
     wrong: u64,
-    resent: u64,
+    retransmitted: u64,
     sent: u64,
 }
 

@@ -138,7 +138,8 @@ impl Star {
                 row: &Compared { row, median_s: median, min_s: min, max_s: max, against_best_peer: against },
             })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
-            let resent = row.resent_share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
+            let retransmitted =
+                row.retransmitted_share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
             let times = against.map_or("-".into(), |times| format!("{times:.2}"));
             output.line(format_args!(
                 "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}{:>9}",
@@ -150,7 +151,7 @@ impl Star {
                 percent,
                 times,
                 row.wrong,
-                resent
+                retransmitted
             ))?;
         }
         Ok(())

@@ -137,7 +137,7 @@ impl Worker {
             elements: work.elements,
             packets_sent: stats.sent,
             packets_received: stats.results,
-            retransmits: stats.resent,
+            retransmits: stats.retransmitted,
             wire_bytes: stats.sent_bytes,
             f32_bytes: work.elements * 4,
             wrong: work.wrong,

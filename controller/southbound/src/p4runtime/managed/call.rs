@@ -38,7 +38,7 @@ pub(super) enum Reply {
     Counters(Vec<u64>),
 }
 
-pub(super) type Answer = Result<Reply, DriverError>;
+pub(super) type CallResult = Result<Reply, DriverError>;
 
 const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
@@ -48,13 +48,13 @@ const ABANDONED: u8 = 2;
 pub(super) struct Call {
     request: Request,
     state: Arc<AtomicU8>,
-    reply: mpsc::SyncSender<Answer>,
+    reply: mpsc::SyncSender<CallResult>,
 }
 
 /// The caller's end.
 pub(super) struct Ticket {
     state: Arc<AtomicU8>,
-    answer: mpsc::Receiver<Answer>,
+    answer: mpsc::Receiver<CallResult>,
 }
 
 impl Call {
@@ -65,7 +65,7 @@ impl Call {
     }
 
     /// The request and where its answer goes; `None` when the caller has given up.
-    pub(super) fn take(self) -> Option<(Request, mpsc::SyncSender<Answer>)> {
+    pub(super) fn take(self) -> Option<(Request, mpsc::SyncSender<CallResult>)> {
         let taken = self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire);
         taken.is_ok().then_some((self.request, self.reply))
     }
@@ -74,7 +74,7 @@ impl Call {
 impl Ticket {
     /// Waits for the answer. `None` when nothing was begun within `timeout`, and nothing will be; what was begun is
     /// waited for, since each of its steps has a limit of its own. `None` as well when the keeper is gone.
-    pub(super) fn wait(self, timeout: Duration) -> Option<Answer> {
+    pub(super) fn wait(self, timeout: Duration) -> Option<CallResult> {
         match self.answer.recv_timeout(timeout) {
             Ok(answer) => return Some(answer),
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,

@@ -23,7 +23,7 @@ use super::super::peers::{Attachment, PortError};
 use super::super::pipeline::Pipeline;
 use super::super::state::{Changes, Observed, group_entity, update};
 use super::super::stream::{Arbitration, Stream};
-use super::call::{Answer, Call, Reply, Request};
+use super::call::{Call, CallResult, Reply, Request};
 use super::desired::{Bound, Desired, port_error};
 use super::ports::{self, Description};
 use super::session::Session;
@@ -455,7 +455,7 @@ async fn meanwhile<T>(
 }
 
 /// The answer to a call while the switch is down.
-fn while_down(desired: &mut Desired, shared: &Shared, request: &Request) -> Answer {
+fn while_down(desired: &mut Desired, shared: &Shared, request: &Request) -> CallResult {
     match request {
         Request::Unbind(port) => drop(desired.ports.remove(port)),
         Request::Delete(entries) => desired.drop_entries(entries),

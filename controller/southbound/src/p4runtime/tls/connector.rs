@@ -28,10 +28,10 @@ type Connecting = Pin<Box<dyn Future<Output = Result<TokioIo<Connection>, BoxErr
 /// The TLS error of a switch's connection, if there is one. It is kept until the switch sends data, since the client reconnects
 /// before a caller asks why the last connection broke.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Fault(Arc<Mutex<Standing>>);
+pub(in super::super) struct Fault(Arc<Mutex<HandshakeState>>);
 
 #[derive(Debug, Default)]
-struct Standing {
+struct HandshakeState {
     fault: Option<TlsError>,
     /// A handshake is under way.
     shaking: bool,
@@ -44,14 +44,14 @@ impl Fault {
     }
 
     fn set(&self, fault: Option<TlsError>) {
-        *self.lock() = Standing { fault, shaking: false };
+        *self.lock() = HandshakeState { fault, shaking: false };
     }
 
     fn set_shaking(&self, shaking: bool) {
         self.lock().shaking = shaking;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
+    fn lock(&self) -> MutexGuard<'_, HandshakeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +94,7 @@ impl Connector {
 
     async fn open(mut self, uri: Uri) -> Result<Connection, BoxError> {
         let fault = self.fault.clone();
-        let told = |error: TlsError| {
+        let record = |error: TlsError| {
             fault.set(Some(error.clone()));
             error
         };
@@ -102,13 +102,13 @@ impl Connector {
             let bytes = self.reach(uri).await?;
             return Ok(Connection { bytes, watch: Watch::Plain(Vec::new()), fault, broken: None });
         };
-        let secured = load(&tls, &self.address).map_err(told)?;
+        let secured = load(&tls, &self.address).map_err(record)?;
         let bytes = self.reach(uri).await?;
         // Lets a caller whose wait times out report an unfinished handshake.
         fault.set_shaking(true);
         let circumstances = Circumstances::of(&secured);
         let shaken = TlsConnector::from(secured.config).connect(secured.name, bytes).await;
-        let bytes = Box::new(shaken.map_err(|error| told(circumstances.of_handshake(error)))?);
+        let bytes = Box::new(shaken.map_err(|error| record(circumstances.of_handshake(error)))?);
         fault.set_shaking(false);
         Ok(Connection { bytes, watch: Watch::Secured(Box::new(circumstances)), fault, broken: None })
     }
@@ -173,8 +173,8 @@ impl Connection {
     /// The connection has failed, or was ended.
     fn failed(&mut self, error: Option<&io::Error>) {
         let Watch::Secured(circumstances) = &self.watch else { return };
-        let told = error.and_then(|error| circumstances.of_established(error));
-        if let Some(fault) = told.or_else(|| circumstances.of_silence()) {
+        let fault = error.and_then(|error| circumstances.of_established(error));
+        if let Some(fault) = fault.or_else(|| circumstances.of_silence()) {
             self.fault.set(Some(fault));
             self.watch = Watch::Over;
         }

@@ -3,22 +3,22 @@
 //! These are functions of the current allocation. A control plane that keeps its own account of slots asks them when it is short, takes the
 //! slots away from the jobs that they name, and grants what they say; between two questions it need not keep a policy.
 
-use super::{Answer, Demand, Denied, JobId, Order, Policy, Range};
+use super::{AlignedRange, Decision, Demand, Denied, JobId, Order, Policy};
 
 /// Slots of one switch that a job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct RunningJob {
     /// The job, and what it could use.
     pub demand: Demand,
     /// Its slots.
-    pub range: Range,
+    pub range: AlignedRange,
     /// Whether they can be taken from it.
     pub movable: bool,
 }
 
 /// What a job is to have in place of what it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
+pub struct Reallocation {
     /// The job.
     pub job: JobId,
     /// So many slots, wherever they are; `None`: none, until there are some.
@@ -27,11 +27,11 @@ pub struct Move {
 
 /// How a job fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+pub struct Fit {
     /// Slots that it can have once all moves are made.
     pub slots: u32,
     /// The moves that make room; empty when it fits as it is.
-    pub moves: Vec<Move>,
+    pub moves: Vec<Reallocation>,
 }
 
 /// The moves that make room for a job at a switch, by an empty policy over its slots.
@@ -39,7 +39,7 @@ pub struct Room {
 /// # Errors
 ///
 /// [`Denied`] when the job cannot be made to fit, or only elsewhere.
-pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> Result<Room, Denied> {
+pub fn fit(policy: &mut dyn Policy, standing: &[RunningJob], demand: Demand) -> Result<Fit, Denied> {
     take_over(policy, standing);
     let none = |policy: &dyn Policy| {
         let (least, capacity) = (demand.least, policy.capacity());
@@ -47,9 +47,9 @@ pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> R
         Denied::Slots { least, free: capacity.saturating_sub(held), capacity }
     };
     match policy.ask(0, demand)? {
-        Answer::Granted(range) => return Ok(Room { slots: range.slots(), moves: Vec::new() }),
-        Answer::Spilled => return Err(none(policy)),
-        Answer::Waits => {}
+        Decision::Granted(range) => return Ok(Fit { slots: range.slots(), moves: Vec::new() }),
+        Decision::Spilled => return Err(none(policy)),
+        Decision::Waits => {}
     }
     let mut moves = Vec::new();
     let mut orders = policy.poll(0);
@@ -60,7 +60,7 @@ pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> R
             _ => None,
         });
         if let Some(slots) = started {
-            return Ok(Room { slots, moves });
+            return Ok(Fit { slots, moves });
         }
         for order in std::mem::take(&mut orders) {
             moves.extend(moved(order));
@@ -73,23 +73,23 @@ pub fn room(policy: &mut dyn Policy, standing: &[Standing], demand: Demand) -> R
 
 /// The jobs whose number of slots is to change at a switch at which no job waits, by an empty policy over its slots. What some are to
 /// have more, others may have to give up first: then only these are named.
-pub fn growth(policy: &mut dyn Policy, standing: &[Standing]) -> Vec<Move> {
+pub fn growth(policy: &mut dyn Policy, standing: &[RunningJob]) -> Vec<Reallocation> {
     take_over(policy, standing);
     policy.poll(0).into_iter().filter_map(moved).collect()
 }
 
-fn take_over(policy: &mut dyn Policy, standing: &[Standing]) {
-    for Standing { demand, range, movable } in standing {
+fn take_over(policy: &mut dyn Policy, standing: &[RunningJob]) {
+    for RunningJob { demand, range, movable } in standing {
         if !(*movable && policy.hold(0, *demand, *range)) {
             policy.block(*range);
         }
     }
 }
 
-fn moved(order: Order) -> Option<Move> {
+fn moved(order: Order) -> Option<Reallocation> {
     match order {
         Order::Start { .. } => None,
-        Order::Resize { job, to } => Some(Move { job, slots: Some(to.slots()) }),
-        Order::Displace { job, .. } => Some(Move { job, slots: None }),
+        Order::Resize { job, to } => Some(Reallocation { job, slots: Some(to.slots()) }),
+        Order::Displace { job, .. } => Some(Reallocation { job, slots: None }),
     }
 }
