@@ -265,7 +265,7 @@ control IngressImpl(
     @id(0x1600103e) register<bit<32>, bit<32>>(2048) sum_62;
     @id(0x1600103f) register<bit<32>, bit<32>>(2048) sum_63;
     @id(0x16000005) register<bit<32>, bit<32>>(2048) settled_chunk;
-    @id(0x16000006) register<bit<32>, bit<32>>(2048) shares_children;
+    @id(0x16000006) register<bit<32>, bit<32>>(2048) contributors_children;
     @id(0x16000007) register<bit<32>, bit<32>>(2048) tally_tally;
     @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
@@ -394,8 +394,8 @@ control IngressImpl(
     }
 
     @hidden
-    action shares_store() {
-        shares_children.write(meta.index, meta.share);
+    action contributors_store() {
+        contributors_children.write(meta.index, meta.share);
     }
 
     @hidden
@@ -485,15 +485,15 @@ control IngressImpl(
     }
 
     @hidden
-    action shares_read_out() {
+    action contributors_read_out() {
         bit<32> old0;
-        shares_children.read(old0, meta.index);
+        contributors_children.read(old0, meta.index);
         hdr.netfold.bitmap = old0;
     }
 
     @hidden
-    action shares_store_out() {
-        shares_children.write(meta.index, meta.share);
+    action contributors_store_out() {
+        contributors_children.write(meta.index, meta.share);
         hdr.netfold.bitmap = meta.share;
     }
 
@@ -652,10 +652,10 @@ control IngressImpl(
     }
 
     @hidden
-    action shares_add_out() {
+    action contributors_add_out() {
         bit<32> old0;
-        shares_children.read(old0, meta.index);
-        shares_children.write(meta.index, old0 | meta.share);
+        contributors_children.read(old0, meta.index);
+        contributors_children.write(meta.index, old0 | meta.share);
         hdr.netfold.bitmap = old0 | meta.share;
     }
 
@@ -1352,10 +1352,10 @@ control IngressImpl(
     }
 
     @hidden
-    action shares_add() {
+    action contributors_add() {
         bit<32> old0;
-        shares_children.read(old0, meta.index);
-        shares_children.write(meta.index, old0 | meta.share);
+        contributors_children.read(old0, meta.index);
+        contributors_children.write(meta.index, old0 | meta.share);
     }
 
     @hidden
@@ -1957,7 +1957,7 @@ control IngressImpl(
                         settled_mark();
                         exponent_clear();
                         sum_clear();
-                        shares_store();
+                        contributors_store();
                         tally_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
@@ -1986,9 +1986,9 @@ control IngressImpl(
                             }
                             meta.share = 32w0x0;
                             if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
-                                shares_read_out();
+                                contributors_read_out();
                             } else {
-                                shares_store_out();
+                                contributors_store_out();
                             }
                             tally_store();
                             hdr.netfold.kind = 4w0x2;
@@ -2030,7 +2030,7 @@ control IngressImpl(
                         if (meta.missing == 32w0x0) {
                             settled_read_out();
                             exponent_read_out();
-                            shares_read_out();
+                            contributors_read_out();
                             tally_read_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
                             if (hdr.lanes.isValid()) {
@@ -2078,7 +2078,7 @@ control IngressImpl(
                             exponent_read_out();
                             meta.share = 32w0x0;
                             meta.tally = 32w0x10000;
-                            shares_add_out();
+                            contributors_add_out();
                             tally_add_out();
                             hdr.netfold.count = (bit<16>)(meta.tally);
                             if (hdr.lanes.isValid()) {
@@ -2161,7 +2161,7 @@ control IngressImpl(
                     if (meta.missing == 32w0x0) {
                         settled_read_out();
                         exponent_read_out();
-                        shares_read_out();
+                        contributors_read_out();
                         tally_read_out();
                         hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
@@ -2232,7 +2232,7 @@ control IngressImpl(
                 } else if (meta.missing == 32w0x0) {
                     if (meta.diff != 32w0x0) {
                         exponent_store_out();
-                        shares_store_out();
+                        contributors_store_out();
                         tally_store_out();
                         hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
@@ -2242,7 +2242,7 @@ control IngressImpl(
                         }
                     } else {
                         exponent_raise_out();
-                        shares_add_out();
+                        contributors_add_out();
                         tally_add_out();
                         hdr.netfold.count = (bit<16>)(meta.tally);
                         if (hdr.lanes.isValid()) {
@@ -2290,7 +2290,7 @@ control IngressImpl(
                     }
                 } else if (meta.diff != 32w0x0) {
                     exponent_store();
-                    shares_store();
+                    contributors_store();
                     tally_store();
                     if (hdr.lanes.isValid() && (meta.share != 32w0x0)) {
                         sum_store();
@@ -2299,7 +2299,7 @@ control IngressImpl(
                     }
                 } else {
                     exponent_raise();
-                    shares_add();
+                    contributors_add();
                     tally_add();
                     if (hdr.lanes.isValid()) {
                         if (meta.share != 32w0x0) {

@@ -318,7 +318,7 @@ control MainControlImpl(
     @id(0x1600103e) Register<bit<32>, bit<32>>(2048) sum_62;
     @id(0x1600103f) Register<bit<32>, bit<32>>(2048) sum_63;
     @id(0x16000005) Register<bit<32>, bit<32>>(2048) settled_chunk;
-    @id(0x16000006) Register<bit<32>, bit<32>>(2048) shares_children;
+    @id(0x16000006) Register<bit<32>, bit<32>>(2048) contributors_children;
     @id(0x16000007) Register<bit<32>, bit<32>>(2048) tally_tally;
     @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(4, PNA_CounterType_t.PACKETS) answers;
@@ -415,9 +415,9 @@ control MainControlImpl(
     }
 
     @hidden
-    action shares_store() {
+    action contributors_store() {
         meta.x_new0 = meta.share;
-        shares_children.write(meta.index, meta.x_new0);
+        contributors_children.write(meta.index, meta.x_new0);
     }
 
     @hidden
@@ -507,15 +507,15 @@ control MainControlImpl(
     }
 
     @hidden
-    action shares_read_out() {
-        meta.x_old0 = shares_children.read(meta.index);
+    action contributors_read_out() {
+        meta.x_old0 = contributors_children.read(meta.index);
         hdr.netfold.bitmap = meta.x_old0;
     }
 
     @hidden
-    action shares_store_out() {
+    action contributors_store_out() {
         meta.x_new0 = meta.share;
-        shares_children.write(meta.index, meta.x_new0);
+        contributors_children.write(meta.index, meta.x_new0);
         hdr.netfold.bitmap = meta.x_new0;
     }
 
@@ -670,10 +670,10 @@ control MainControlImpl(
     }
 
     @hidden
-    action shares_add_out() {
-        meta.x_old0 = shares_children.read(meta.index);
+    action contributors_add_out() {
+        meta.x_old0 = contributors_children.read(meta.index);
         meta.x_new0 = meta.x_old0 | meta.share;
-        shares_children.write(meta.index, meta.x_new0);
+        contributors_children.write(meta.index, meta.x_new0);
         hdr.netfold.bitmap = meta.x_new0;
     }
 
@@ -1026,10 +1026,10 @@ control MainControlImpl(
     }
 
     @hidden
-    action shares_add() {
-        meta.x_old0 = shares_children.read(meta.index);
+    action contributors_add() {
+        meta.x_old0 = contributors_children.read(meta.index);
         meta.x_new0 = meta.x_old0 | meta.share;
-        shares_children.write(meta.index, meta.x_new0);
+        contributors_children.write(meta.index, meta.x_new0);
     }
 
     @hidden
@@ -1542,7 +1542,7 @@ control MainControlImpl(
                         settled_mark();
                         exponent_clear();
                         sum_clear();
-                        shares_store();
+                        contributors_store();
                         tally_store();
                     } else {
                         hdr.netfold.chunk = meta.stored;
@@ -1573,9 +1573,9 @@ control MainControlImpl(
                                 }
                                 meta.share = 32w0x0;
                                 if ((hdr.netfold.bitmap & meta.bit_mask) != 32w0x0) {
-                                    shares_read_out();
+                                    contributors_read_out();
                                 } else {
-                                    shares_store_out();
+                                    contributors_store_out();
                                 }
                                 tally_store();
                                 hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
@@ -1626,7 +1626,7 @@ control MainControlImpl(
                                     if (meta.missing == 32w0x0) {
                                         settled_read_out();
                                         exponent_read_out();
-                                        shares_read_out();
+                                        contributors_read_out();
                                         tally_read_out();
                                         hdr.netfold.count = (bit<16>)meta.tally;
                                         if (hdr.lanes_0.isValid()) {
@@ -1679,7 +1679,7 @@ control MainControlImpl(
                                             exponent_read_out();
                                             meta.share = 32w0x0;
                                             meta.tally = 32w0x10000;
-                                            shares_add_out();
+                                            contributors_add_out();
                                             tally_add_out();
                                             hdr.netfold.count = (bit<16>)meta.tally;
                                             if (hdr.lanes_0.isValid()) {
@@ -1776,7 +1776,7 @@ control MainControlImpl(
                                     if (meta.missing == 32w0x0) {
                                         settled_read_out();
                                         exponent_read_out();
-                                        shares_read_out();
+                                        contributors_read_out();
                                         tally_read_out();
                                         hdr.netfold.count = (bit<16>)meta.tally;
                                         if (hdr.lanes_0.isValid()) {
@@ -1855,7 +1855,7 @@ control MainControlImpl(
                                     if (meta.missing == 32w0x0) {
                                         if (meta.diff != 32w0x0) {
                                             exponent_store_out();
-                                            shares_store_out();
+                                            contributors_store_out();
                                             tally_store_out();
                                             hdr.netfold.count = (bit<16>)meta.tally;
                                             if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
@@ -1871,7 +1871,7 @@ control MainControlImpl(
                                             }
                                             exponent_exponent.write(meta.index, meta.x_new0_8);
                                             hdr.netfold.exp_next = meta.x_new0_8;
-                                            shares_add_out();
+                                            contributors_add_out();
                                             tally_add_out();
                                             hdr.netfold.count = (bit<16>)meta.tally;
                                             if (hdr.lanes_0.isValid()) {
@@ -3076,7 +3076,7 @@ control MainControlImpl(
                                     } else {
                                         if (meta.diff != 32w0x0) {
                                             exponent_store();
-                                            shares_store();
+                                            contributors_store();
                                             tally_store();
                                             if (hdr.lanes_0.isValid() && (meta.share != 32w0x0)) {
                                                 sum_store();
@@ -3090,7 +3090,7 @@ control MainControlImpl(
                                                 meta.x_new0_8 = hdr.netfold.exp_next;
                                             }
                                             exponent_exponent.write(meta.index, meta.x_new0_8);
-                                            shares_add();
+                                            contributors_add();
                                             tally_add();
                                             if (hdr.lanes_0.isValid()) {
                                                 if (meta.share != 32w0x0) {
