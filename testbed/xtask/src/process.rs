@@ -12,7 +12,19 @@ use crate::tree;
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(tree::root()).stdin(Stdio::null());
+    forget_package(&mut command);
     command
+}
+
+/// Removes what `cargo run` sets for this program about its own package. Build scripts of some packages are run again when it changes, and
+/// would be run again whenever cargo is called from here and from a shell in turn.
+fn forget_package(command: &mut Command) {
+    const PREFIXES: [&str; 4] = ["CARGO_BIN_", "CARGO_CRATE_", "CARGO_MANIFEST_", "CARGO_PKG_"];
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| PREFIXES.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// The same at the least priority: it takes what others leave of the processors.
@@ -21,6 +33,7 @@ pub(crate) fn cargo_behind(arguments: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(cargo.get_program()).args(cargo.get_args());
     command.current_dir(tree::root()).stdin(Stdio::null());
+    forget_package(&mut command);
     command
 }
 

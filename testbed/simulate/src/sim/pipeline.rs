@@ -163,7 +163,7 @@ impl SimSwitch for PipelineSwitch {
     fn digest(&self, slots: Range<u32>) -> u64 {
         let mut words = Vec::new();
         for index in 2 * slots.start as usize..2 * slots.end as usize {
-            for register in ["claim", "version", "exponent", "sum", "settled", "shares", "tally"] {
+            for register in ["claim", "version", "exponent", "sum", "settled", "contributors", "tally"] {
                 assert!(
                     self.pipeline.read_register(register, index, &mut words),
                     "register {register} exists"
