@@ -71,6 +71,10 @@ pub(super) fn lengths() -> Result<Vec<String>> {
 pub(super) fn names() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for source in source::all()? {
+        if source.path.ends_with("mod.rs") {
+            let path = source.path.display();
+            problems.push(format!("{path}: name the file after its module, beside the module's folder"));
+        }
         let parts = source.path.iter().filter_map(|part| part.to_str());
         for part in parts.map(|part| part.trim_end_matches(".rs")) {
             if EMPTY_NAMES.contains(&part) {
@@ -91,16 +95,10 @@ pub(super) fn orphans() -> Result<Vec<String>> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let is_root = matches!(stem, "lib" | "main" | "build")
             || ["tests", "benches", "examples", "bin", "targets"].iter().any(|name| folder.ends_with(name));
-        // `a/b.rs` and `a/b/mod.rs` are module b of folder a.
-        let (module, above) = match stem {
-            "mod" => (folder.file_name().and_then(|name| name.to_str()), folder.parent()),
-            _ => (Some(stem), Some(folder)),
-        };
-        let (Some(module), Some(above)) = (module, above) else { continue };
         let declares = |other: &Source| {
-            let near = other.path.parent() == Some(above) || other.path.with_extension("") == above;
-            let by_path = format!("path = \"{module}.rs\"");
-            near && (other.code.contains(&format!("mod {module};")) || other.text.contains(&by_path))
+            let near = other.path.parent() == Some(folder) || other.path.with_extension("") == folder;
+            let by_path = format!("/{stem}.rs\"]");
+            near && (other.code.contains(&format!("mod {stem};")) || other.text.contains(&by_path))
         };
         if !is_root && !sources.iter().any(declares) {
             problems.push(format!("{}: no module includes it", path.display()));

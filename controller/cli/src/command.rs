@@ -12,7 +12,7 @@ mod tenant;
 #[cfg(feature = "testbed")]
 mod testbed;
 #[cfg(not(feature = "testbed"))]
-#[path = "no_testbed.rs"]
+#[path = "command/no_testbed.rs"]
 mod testbed;
 mod top;
 mod worker;

@@ -46,7 +46,7 @@ mod vector_none;
 #[cfg(not(target_arch = "x86_64"))]
 use vector_none as vector;
 #[cfg(target_arch = "x86_64")]
-#[path = "vector_avx2.rs"]
+#[path = "quantize/vector_avx2.rs"]
 mod vector;
 
 use half::{bf16, f16};
