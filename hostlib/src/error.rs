@@ -439,7 +439,8 @@ fn advice_of(reason: Refusal) -> Advice {
         | Refusal::WorldMismatch
         | Refusal::ModeMismatch
         | Refusal::Numerics
-        | Refusal::Credentials => Advice::Stop,
+        | Refusal::Credentials
+        | Refusal::Ended => Advice::Stop,
         _ => Advice::Retry,
     }
 }

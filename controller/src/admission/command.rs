@@ -137,7 +137,7 @@ impl Coordinator {
             };
         }
         for tree in trees {
-            let refused = || Refused::new(Refusal::Unavailable, message.clone());
+            let refused = || Refused::new(Refusal::Ended, message.clone());
             match tree {
                 Named::Forming(formation) => self.refuse_formation(formation, refused()),
                 Named::Active(job) => match self.active[&job].phase {

@@ -265,7 +265,7 @@ impl Coordinator {
                     self.send(id, SessionEvent::SwitchLost { message: message.clone() });
                 }
                 EndReason::Stopped { message } => {
-                    self.send(id, Refused::new(Refusal::Unavailable, message.clone()).into());
+                    self.send(id, Refused::new(Refusal::Ended, message.clone()).into());
                 }
                 EndReason::Shutdown => self.send(id, super::shutting_down().into()),
                 EndReason::Finished => {}

@@ -259,7 +259,7 @@ fn a_declared_job_is_what_was_declared() {
     assert!(bench.received[&members[0]].admission().is_some());
     let end = Command::EndJob { name: name.clone(), message: "the machine is needed".into() };
     bench.act(|plane, now| plane.execute(now, end)).unwrap();
-    assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::Unavailable));
+    assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::Ended));
     assert_eq!(bench.kept.jobs[&name].state, JobState::Ended);
     bench.run_tasks();
     bench.act(|plane, now| plane.execute(now, Command::ForgetJob(name.clone()))).unwrap();

@@ -374,6 +374,8 @@ pub enum Refusal {
     Unavailable,
     /// No such job runs; what is to be resumed is over.
     Unknown,
+    /// The job was ended by a command. Workers do not join it again of their own accord.
+    Ended,
 }
 
 impl Refusal {
@@ -396,6 +398,7 @@ impl Refusal {
             Self::Path => "path",
             Self::Unavailable => "unavailable",
             Self::Unknown => "unknown",
+            Self::Ended => "ended",
         }
     }
 }

@@ -319,6 +319,34 @@ fn a_broken_session_is_resumed_and_receives_missed_events() {
 }
 
 #[test]
+fn a_job_that_was_ended_is_not_joined_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let builder = Communicator::builder()
+        .job("test")
+        .rank(1)
+        .world_size(2)
+        .slots(64)
+        .controller(listener.local_addr().unwrap())
+        .unwrap();
+    let thread = thread::spawn(move || {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut port = Port::over(listener.accept().unwrap().0, udp);
+        assert!(matches!(port.read(), Some(SessionRequest::Join(_))));
+        port.send(&SessionEvent::Refused { reason: Refusal::Ended, message: "enough".into() });
+        listener
+    });
+    let error = builder.connect().unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { reason: Refusal::Ended, message } if message == "enough"),
+        "{error}"
+    );
+    assert_eq!(error.advice(), netfold::Advice::Stop);
+    let listener = thread.join().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "no second request");
+}
+
+#[test]
 fn a_controller_without_the_job_is_the_loss_of_the_switch() {
     let (builder, port) = unreachable_controller(|_, mut port, request| {
         assert_eq!(request, resume());
