@@ -97,7 +97,7 @@ pub(super) fn orphans() -> Result<Vec<String>> {
             || ["tests", "benches", "examples", "bin", "targets"].iter().any(|name| folder.ends_with(name));
         let declares = |other: &Source| {
             let near = other.path.parent() == Some(folder) || other.path.with_extension("") == folder;
-            let by_path = format!("/{stem}.rs\"]");
+            let by_path = format!("{stem}.rs\"]");
             near && (other.code.contains(&format!("mod {stem};")) || other.text.contains(&by_path))
         };
         if !is_root && !sources.iter().any(declares) {
@@ -113,7 +113,7 @@ pub(super) fn safety() -> Result<Vec<String>> {
     for source in source::all()? {
         let lines: Vec<&str> = source.text.lines().collect();
         let known = UNSAFE_FILES.iter().any(|place| source.path.starts_with(Path::new(place)))
-            || source.path.iter().any(|part| part == "tests");
+            || source.path.iter().any(|part| part == "tests" || part == "tests.rs");
         let holds = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
             .iter()
             .any(|word| source.code.contains(word));
