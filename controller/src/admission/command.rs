@@ -139,9 +139,15 @@ impl Coordinator {
         for tree in trees {
             let refused = || Refused::new(Refusal::Ended, message.clone());
             match tree {
-                Named::Forming(formation) => self.refuse_formation(formation, refused()),
+                Named::Forming(formation) => {
+                    self.remember_ended(&name, self.forming[&formation].spec, &message);
+                    self.refuse_formation(formation, refused());
+                }
                 Named::Active(job) => match self.active[&job].phase {
-                    TreePhase::Installing => self.abandon(job, refused()),
+                    TreePhase::Installing => {
+                        self.remember_ended(&name, self.active[&job].spec, &message);
+                        self.abandon(job, refused());
+                    }
                     TreePhase::Running => self.end(job, EndReason::Stopped { message: message.clone() }),
                     TreePhase::Cancelled | TreePhase::Closing { .. } => {}
                 },

@@ -160,6 +160,16 @@ impl Coordinator {
         });
     }
 
+    /// A command ended a job before it began: it is remembered as one that ran.
+    pub(super) fn remember_ended(&mut self, name: &JobName, spec: JobSpec, why: &str) {
+        self.remember(name, |job| {
+            (job.state, job.last) = (JobState::Ended, Some(why.to_owned()));
+            if !job.declared {
+                job.spec = spec;
+            }
+        });
+    }
+
     /// A job ended before it began. One that was not known before is not remembered.
     pub(super) fn remember_failure(&mut self, name: &JobName, why: &str) {
         if self.jobs.contains_key(name) {

@@ -268,6 +268,21 @@ fn a_declared_job_is_what_was_declared() {
     bench.finish();
 }
 
+#[test]
+fn a_job_that_is_ended_while_it_is_set_up_is_remembered_as_ended() {
+    let mut bench = bench();
+    let name = JobName { tenant: String::new(), job: "demo".into() };
+    let members = bench.join_all("demo", 2, 5000);
+    let end = Command::EndJob { name: name.clone(), message: "the machine is needed".into() };
+    bench.act(|plane, now| plane.execute(now, end)).unwrap();
+    assert_eq!(bench.received[&members[1]].refusal(), Some(Refusal::Ended));
+    bench.run_tasks();
+    let view = bench.coordinator.view_job(&name).unwrap();
+    assert_eq!((view.state, view.spec.world), (JobState::Ended, 2));
+    assert_eq!(view.last.as_deref(), Some("the machine is needed"));
+    bench.finish();
+}
+
 const LEAF_SPINE: &str = r#"
 [[switch]]
 name = "leaf1"
