@@ -32,7 +32,7 @@ impl Refused {
         Self::new(
             Refusal::Version,
             format!(
-                "the worker speaks protocol version {theirs} and the switch version {}: install the same release on both",
+                "the worker uses protocol version {theirs} and the control port version {}: install the same release on both",
                 netfold_wire::VERSION
             ),
         )
@@ -62,10 +62,22 @@ pub fn decode(line: &[u8]) -> Result<SessionRequest, Refused> {
     {
         return Err(Refused::version(version));
     }
+    if is_http(line) {
+        return Err(Refused::protocol(
+            "this is a control port for workers, not a web or gRPC server: a controller's gRPC API has port 20042 by default, its status page \
+             20043",
+        ));
+    }
     let error: String = error.to_string().chars().take(160).collect();
     Err(Refused::protocol(format!(
         "not a request of the control port ({error}): send one JSON object a line"
     )))
+}
+
+/// Whether it is the first line of an HTTP request: `METHOD TARGET HTTP/VERSION`. The preface of HTTP/2 is one, too.
+fn is_http(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    line.windows(6).any(|words| words == b" HTTP/") && line.first().is_some_and(u8::is_ascii_uppercase)
 }
 
 /// Writes one event as a line, newline included.
@@ -131,7 +143,9 @@ mod tests {
         assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
         assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);
         assert_eq!(reason(r#"{"type":"join","version":-1}"#), Refusal::Protocol);
-        assert_eq!(reason("GET / HTTP/1.1\r"), Refusal::Protocol);
+        for http in ["GET / HTTP/1.1\r", "PRI * HTTP/2.0\r"] {
+            assert!(decode(http.as_bytes()).unwrap_err().message.contains("20042"), "{http}");
+        }
         assert_eq!(reason(""), Refusal::Protocol);
         assert_eq!(decode(br#"{"type":"alive"}"#), Ok(SessionRequest::Alive {}));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use netfold_collectives::mesh::{ExchangeError, MeshError};
 use netfold_collectives::shared::SharedError;
-use netfold_control::Refusal;
+use netfold_control::{PortProtocol, Refusal};
 use netfold_io::{CoreError, IoError};
 use netfold_proto::{AbortReason, OpSpecError, WorkerConfigError};
 
@@ -81,7 +81,7 @@ pub enum Error {
         mode: Mode,
     },
     /// The switch's address cannot be resolved.
-    #[error("cannot resolve the switch address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
+    #[error("cannot resolve the address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
     Address {
         /// The address as given.
         address: String,
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// The switch's control port cannot be reached.
     #[error(
-        "cannot reach the switch's control port at {address}; check that the switch runs and listens there"
+        "cannot reach the control port at {address}; check that the switch or the controller runs and listens there"
     )]
     Connect {
         /// The address tried last.
@@ -108,12 +108,12 @@ pub enum Error {
         /// Why, and what to do.
         fault: Box<TlsFault>,
     },
-    /// The switch does not take this worker.
-    #[error("the switch refused this worker: {message}")]
+    /// The control port, a switch's or a controller's, does not admit this worker.
+    #[error("this worker was refused: {message}")]
     Refused {
         /// Machine-readable reason.
         reason: Refusal,
-        /// The switch's message: what is wrong and what to do.
+        /// The control port's message: what is wrong and what to do.
         message: String,
     },
     /// No answer to the request to join.
@@ -124,9 +124,18 @@ pub enum Error {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The address is not that of a control port.
+    #[error("{address} is not a control port for workers: it uses {found}; {}", remedy(*found))]
+    WrongPort {
+        /// The address.
+        address: SocketAddr,
+        /// What its first bytes were.
+        found: PortProtocol,
+    },
     /// The control port sent a message that this version does not understand.
     #[error(
-        "the switch's control port sent what this version does not understand ({what}); check that it is a switch's, of the same version"
+        "the control port sent a message that this version does not understand ({what}); check that the address is that of a switch or a controller of \
+         the same version"
     )]
     Control {
         /// What was wrong.
@@ -321,6 +330,23 @@ pub enum Error {
     EngineFailed,
 }
 
+/// What to do about an address that is not a control port's.
+fn remedy(found: PortProtocol) -> &'static str {
+    match found {
+        PortProtocol::Http2 => {
+            "workers connect to a controller's port for workers (20041 by default) or to a switch's control port (20038), not to the port of its \
+             gRPC API"
+        }
+        PortProtocol::Http1 => {
+            "a web server listens there; give a controller's port for workers (20041 by default) or a switch's control port (20038)"
+        }
+        PortProtocol::Tls => {
+            "give the file of the controller's certificate authority: Builder::controller_ca, or the variable NETFOLD_CA"
+        }
+        _ => "give a controller's port for workers (20041 by default) or a switch's control port (20038)",
+    }
+}
+
 impl Error {
     pub(crate) fn switch_lost(what: impl Into<Cow<'static, str>>) -> Self {
         Self::SwitchLost { what: what.into() }
@@ -334,7 +360,7 @@ impl Error {
             Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
-            Self::Connect { .. } | Self::Tls { .. } => "connect",
+            Self::Connect { .. } | Self::Tls { .. } | Self::WrongPort { .. } => "connect",
             Self::Refused { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",

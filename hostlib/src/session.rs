@@ -98,7 +98,7 @@ impl Session {
     pub(crate) fn connect(addresses: &[SocketAddr], security: Option<&Security>) -> Result<Self, Error> {
         let (stream, peer, local) = connect(addresses, security, CONNECT_TIMEOUT)?;
         Ok(Self {
-            reader: EventReader::new(stream.clone()),
+            reader: EventReader::new(stream.clone(), peer),
             control: ControlConnection::new(stream),
             peer,
             local,
@@ -323,8 +323,8 @@ impl Session {
     fn try_resume(&mut self, resume: &Resume, timeout: Duration, events: &SessionEvents) -> ResumeAttempt {
         let start = Instant::now();
         let connected = connect(&self.addresses, self.security.as_ref(), timeout);
-        let Ok((stream, ..)) = connected else { return ResumeAttempt::Failed };
-        let mut reader = EventReader::new(stream.clone());
+        let Ok((stream, peer, _)) = connected else { return ResumeAttempt::Failed };
+        let mut reader = EventReader::new(stream.clone(), peer);
         if control::write(&stream, &SessionRequest::Resume(resume.clone())).is_err() {
             return ResumeAttempt::Failed;
         }

@@ -129,8 +129,8 @@ pub(crate) enum CliError {
     #[error("the controller failed")]
     Controller(#[source] Box<dyn Error + Send + Sync>),
     /// The controller cannot be reached.
-    #[error("cannot reach a controller at {address}")]
-    NoController { address: String, source: Box<dyn Error + Send + Sync> },
+    #[error("cannot reach a controller at {address}: {reason}")]
+    NoController { address: String, reason: String },
     /// A controller refused a call.
     #[error("{message}")]
     Refused { reason: String, message: String },
@@ -212,9 +212,6 @@ impl CliError {
             Self::ChildDied { reported: Some((kind, _)), .. } if kind == "peer_lost" => {
                 "a worker was killed or crashed; run the command again".into()
             }
-            Self::NoController { .. } => {
-                "start one with `netfold controller --dev`, or give its address with --controller; with TLS it needs --ca".into()
-            }
             Self::ChildDied { .. } => "run the command again; a signal in the status means that the process was killed".into(),
             Self::Silent { .. } => "the machine may be overloaded; try fewer --workers or fewer --epochs".into(),
             _ => return None,
@@ -226,6 +223,8 @@ impl CliError {
         match self {
             Self::Usage(_) | Self::Training(_) | Self::Profile(_) => 2,
             Self::Interrupted => INTERRUPTED,
+            // The reader has what it wanted, as `head` does.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => 1,
         }
     }

@@ -14,6 +14,7 @@ use crate::error::CliError;
 pub(crate) struct Output {
     json: bool,
     colour: bool,
+    columns: Option<usize>,
 }
 
 /// Emphasis of a text on a terminal.
@@ -38,8 +39,20 @@ struct ErrorEvent<'a> {
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        let colour = !json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { json, colour }
+        let terminal = io::stdout().is_terminal();
+        // An empty NO_COLOR does not count (https://no-color.org).
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let columns = terminal.then(|| ratatui::crossterm::terminal::size().ok()).flatten();
+        Self {
+            json,
+            colour: terminal && !json && !no_colour,
+            columns: columns.map(|(columns, _)| columns.into()),
+        }
+    }
+
+    /// Width of the terminal in characters; `None` if standard output is not a terminal.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.columns
     }
 
     /// Whether results are JSON.

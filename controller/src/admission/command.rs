@@ -186,7 +186,7 @@ impl Coordinator {
             self.changed("switch", name.clone(), message);
         }
         if drained && evict {
-            self.displace_all(switch, &format!("switch '{name}' is being emptied"));
+            self.displace_all(switch, &format!("switch '{name}' is being drained"));
         }
         self.place_waiting(self.now);
         Ok(())

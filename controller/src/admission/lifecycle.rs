@@ -237,6 +237,7 @@ impl Coordinator {
         active.left.insert(rank);
         let (name, last) = (active.name.name.clone(), active.members.is_empty());
         if last {
+            self.log(JobEvent::Left { name, rank });
             self.end(job, EndReason::Finished);
         } else {
             active.retiring += 1;

@@ -13,7 +13,7 @@ pub enum Unfit {
     #[error("does not answer: check that it is running")]
     Down,
     /// It takes no new jobs.
-    #[error("is being emptied: wait until it takes jobs again")]
+    #[error("is being drained: wait until it takes jobs again")]
     Draining,
     /// It runs other numerics than the mode needs.
     #[error("folds {found} and the mode needs {need}: use one of the modes {modes}", modes = .found.modes())]
@@ -53,7 +53,7 @@ pub enum RouteError {
     #[error("{0} workers: a job has 1 to {WORLD_MAX}")]
     Workers(usize),
     /// A switch that the tree cannot do without is unfit for it.
-    #[error("switch {switch:?}, which {} at, {why}", Ranks(.ranks))]
+    #[error("switch {switch:?} (of {}) {why}", Ranks(.ranks))]
     Switch {
         /// The switch.
         switch: String,
@@ -96,7 +96,7 @@ fn path(root: Option<&str>, ranks: &[u16]) -> String {
             "no tree of switches reaches all workers: of the best root, {root:?}, the links and switches that are up do not lead to {}; check these links",
             Ranks(ranks)
         ),
-        None => "the workers are at several switches, and no switch that is up and has room may fold folds: \
+        None => "the workers are at several switches, and no switch that is up and has room may fold sums of other switches: \
                  add one with the role \"spine\" or \"any\""
             .into(),
     }

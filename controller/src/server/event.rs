@@ -22,12 +22,12 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             let granted = placement.job();
             (seen.kind, seen.job, seen.epoch) = ("job_started", job(name), Some(granted.epoch));
             seen.message = format!(
-                "job '{name}' has begun: tree {tree} of {}, {} workers, {}, {} slots at {} switches",
+                "job '{name}' has begun: tree {tree} of {}, {}, {}, {} slots at {}",
                 spec.trees,
-                spec.world,
+                counted(usize::from(spec.world), "worker", "workers"),
                 spec.mode,
                 granted.slots,
-                placement.switches.len()
+                counted(placement.switches.len(), "switch", "switches")
             );
         }
         JobEvent::Banded { name, band } => {
@@ -63,7 +63,8 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         }
         JobEvent::NotStarted { name, reason, message } => {
             (seen.kind, seen.job) = ("job_not_started", job(name));
-            (seen.reason, seen.message) = (Some(reason.name()), message.clone());
+            (seen.reason, seen.message) =
+                (Some(reason.name()), format!("job '{name}' was not started: {message}"));
         }
         JobEvent::Refused { peer, reason, message } => {
             (seen.kind, seen.reason) = ("refused", Some(reason.name()));
@@ -72,6 +73,11 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         other => switch(&mut seen, other),
     }
     seen
+}
+
+/// A number with its noun.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn switch(seen: &mut ControllerEvent, event: &JobEvent) {

@@ -190,7 +190,7 @@ fn what_is_down_or_full_is_refused_with_the_ranks() {
     let error = refused(&network, &ask);
     assert_eq!(
         error.to_string(),
-        "switch \"leaf1\", which ranks 1, 2 at, does not answer: check that it is running"
+        "switch \"leaf1\" (of ranks 1, 2) does not answer: check that it is running"
     );
     assert_eq!(error.refusal(), Refusal::Path);
     network.switches[leaf1].availability = SwitchAvailability::Draining;

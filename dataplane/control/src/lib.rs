@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod band;
+mod port_protocol;
 
 use std::net::IpAddr;
 
@@ -14,6 +15,7 @@ use netfold_wire::VERSION;
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
+pub use crate::port_protocol::PortProtocol;
 pub use netfold_wire::{Mode, Numerics};
 
 /// Interval between signs of life, in milliseconds, in both directions.

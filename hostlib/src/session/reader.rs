@@ -1,20 +1,23 @@
 //! The receiving side of a control session.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use netfold_control::{LINE_LEN_MAX, SessionEvent};
+use netfold_control::{LINE_LEN_MAX, PortProtocol, SessionEvent};
 
 use super::connection::Connection;
 use crate::error::Error;
 
-/// EventReader from the port, cut into lines.
+/// Reads the port's events, one a line.
 #[derive(Debug)]
 pub(super) struct EventReader {
     stream: Connection,
     buffer: Vec<u8>,
     /// Bytes of the buffer that hold data.
     filled: usize,
+    /// The port's address, until its first bytes have shown that it is a control port.
+    unverified: Option<SocketAddr>,
 }
 
 /// The outcome of a read.
@@ -29,8 +32,21 @@ pub(super) enum Received {
 }
 
 impl EventReader {
-    pub(super) fn new(stream: Connection) -> Self {
-        Self { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0 }
+    /// Of a new connection to the port at an address.
+    pub(super) fn new(stream: Connection, port: SocketAddr) -> Self {
+        Self { stream, buffer: vec![0; LINE_LEN_MAX], filled: 0, unverified: Some(port) }
+    }
+
+    /// Fails when the first bytes are those of another protocol.
+    fn verify(&mut self) -> Result<(), Error> {
+        let Some(address) = self.unverified else { return Ok(()) };
+        match PortProtocol::of(&self.buffer[..self.filled]) {
+            Some(PortProtocol::Control) => self.unverified = None,
+            Some(found) => return Err(Error::WrongPort { address, found }),
+            // Lines that are no events are refused below.
+            None => {}
+        }
+        Ok(())
     }
 
     /// The next event, waiting for at most `timeout`.
@@ -47,7 +63,10 @@ impl EventReader {
             }
             match self.stream.read(&mut self.buffer[self.filled..], timeout) {
                 Ok(0) => return Ok(Received::Closed),
-                Ok(count) => self.filled += count,
+                Ok(count) => {
+                    self.filled += count;
+                    self.verify()?;
+                }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Received::Timeout),
                     ErrorKind::Interrupted => {}

@@ -10,7 +10,7 @@ use tokio_stream::StreamExt as _;
 
 use super::remote::{
     Client, ControllerOptions, Table, ago, clock, event_value, full_name, job_value, limit, mode_word,
-    parse_name, refused, state_word,
+    parse_name, state_word,
 };
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -240,7 +240,7 @@ fn list(
         "#epoch",
         "classes",
         "changed",
-        "last",
+        "~last",
     ]);
     for job in &jobs {
         output.event(&job_value(job))?;
@@ -361,22 +361,18 @@ fn watch(output: &Output, options: &ControllerOptions, job: Option<&str>) -> Res
     while !stop.requested() {
         let Some(next) = client.within(POLL_INTERVAL, answers.next()) else { continue };
         let Some(answer) = next else { break };
-        let answer = answer.map_err(|status| refused(&status))?;
+        let answer = answer.map_err(|status| client.refused(&status))?;
         match (&answer.event, &answer.job) {
             (Some(event), _) => show(output, event)?,
             (None, Some(job)) => describe(output, job)?,
             (None, None) => {}
         }
     }
-    Ok(())
+    if stop.requested() { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
 fn show(output: &Output, event: &v1::Event) -> Result<(), CliError> {
     output.event(&event_value(event))?;
-    let about = match (full_name(event.job.as_ref()), event.switch.as_str()) {
-        (job, "") => job,
-        (job, switch) if job.is_empty() => switch.to_owned(),
-        (job, switch) => format!("{job} at {switch}"),
-    };
-    output.line(format_args!("{}  {:<16} {about}: {}", clock(event.at_ms), event.kind, event.message))
+    // Messages are sentences that name their subject.
+    output.line(format_args!("{}  {:<16} {}", clock(event.at_ms), event.kind, event.message))
 }

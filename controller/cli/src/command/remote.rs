@@ -1,9 +1,10 @@
 //! Shared by the commands that call a running controller: options, connection and output formats.
 
 mod client;
+mod diagnosis;
 mod table;
 
-pub(super) use client::{Client, ControllerOptions, refused};
+pub(super) use client::{Client, ControllerOptions};
 pub(super) use table::Table;
 
 use netfold_server::api::v1;

@@ -14,7 +14,7 @@ use tokio_stream::StreamExt as _;
 use tonic::Streaming;
 
 use super::job::all_jobs;
-use super::remote::{Client, ControllerOptions, event_value, job_value, refused, switch_value};
+use super::remote::{Client, ControllerOptions, event_value, job_value, switch_value};
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::Output;
@@ -93,7 +93,7 @@ impl TopCommand {
             let mut fetched = Instant::now();
             while !stop.requested() && !quit_requested()? {
                 while let Some(Some(answer)) = client.within(Duration::ZERO, answers.next()) {
-                    let answer = answer.map_err(|status| refused(&status))?;
+                    let answer = answer.map_err(|status| client.refused(&status))?;
                     scene.events.extend(answer.event);
                     let excess = scene.events.len().saturating_sub(EVENTS_MAX);
                     scene.events.drain(..excess);

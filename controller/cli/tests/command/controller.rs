@@ -118,7 +118,7 @@ fn missing_objects_and_controllers_are_errors() {
     let error = lines.last().unwrap();
     assert_eq!((code, text(error, "kind")), (Some(1), "no_controller"));
     assert!(text(error, "message").contains("127.0.0.1:1"), "{error}");
-    assert!(text(error, "advice").contains("netfold controller --dev"), "{error}");
+    assert!(text(error, "message").contains("netfold controller --dev"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Runs the built `netfold` binary: its output, its exit, and the end of the processes that it starts.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod addresses;
 mod arguments;
 mod bands;
 mod bench;

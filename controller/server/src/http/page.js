@@ -179,10 +179,9 @@ function add(event) {
   const line = element("li");
   const when = element("time", "", new Date(event.at_ms).toISOString().slice(11, 19));
   when.title = new Date(event.at_ms).toISOString();
-  const about = [event.job ? jobName(event.job) : "", event.switch ?? ""].filter(Boolean).join(" at ");
   const message = element("span", "", event.message);
   message.title = event.message;
-  line.append(when, element("span", "kind", event.kind), element("span", "", about), message);
+  line.append(when, element("span", "kind", event.kind), message);
   const list = at("events");
   list.prepend(line);
   while (list.children.length > EVENTS_MAX) list.lastChild.remove();

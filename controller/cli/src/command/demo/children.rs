@@ -1,6 +1,7 @@
 //! Child processes that never outlive their parent, and the events they print.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -60,6 +61,8 @@ impl Children {
                 .arg("--exit-with-stdin")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
+                // The terminal sends Ctrl-C to this process alone, which then ends its children.
+                .process_group(0)
                 .spawn()
         };
         let mut process = spawn().map_err(|source| CliError::Spawn { name: name.clone(), source })?;

@@ -1,5 +1,6 @@
 //! The connection to a controller.
 
+use std::error::Error;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +17,11 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt as _;
 
+use super::diagnosis::{diagnose, innermost};
 use crate::error::CliError;
 
 /// How long to wait for a connection, and for an answer.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longest accepted response, in bytes.
@@ -66,6 +68,9 @@ type Authorised = InterceptedService<Channel, Credentials>;
 
 /// A connection and its runtime.
 pub(in crate::command) struct Client {
+    /// HOST:PORT, and whether the connection uses TLS: for error messages.
+    address: String,
+    tls: bool,
     runtime: Runtime,
     channel: Channel,
     credentials: Credentials,
@@ -80,15 +85,19 @@ impl ControllerOptions {
             .map_err(|source| CliError::Spawn { name: "the client's runtime".into(), source })?;
         let credentials = Credentials(self.token.as_deref().map(bearer).transpose()?);
         let endpoint = self.endpoint()?;
-        let channel = runtime.block_on(endpoint.connect()).map_err(|source| CliError::NoController {
-            address: self.controller.clone(),
-            source: Box::new(source),
-        })?;
-        Ok(Client { runtime, channel, credentials })
+        let (address, tls) = (self.address().to_owned(), self.ca.is_some());
+        let channel =
+            runtime.block_on(endpoint.connect()).map_err(|error| unreachable(&address, tls, &error))?;
+        Ok(Client { address, tls, runtime, channel, credentials })
+    }
+
+    /// HOST:PORT.
+    fn address(&self) -> &str {
+        self.controller.trim_start_matches("http://").trim_start_matches("https://")
     }
 
     fn endpoint(&self) -> Result<Endpoint, CliError> {
-        let address = self.controller.trim_start_matches("http://").trim_start_matches("https://");
+        let address = self.address();
         let scheme = if self.ca.is_some() { "https" } else { "http" };
         let wrong = |_| CliError::Usage(format!("'{}' is not an address: write HOST:PORT", self.controller));
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
@@ -99,11 +108,15 @@ impl ControllerOptions {
         if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
             tls = tls.identity(Identity::from_pem(read(certificate)?, read(key)?));
         }
-        endpoint.tls_config(tls).map_err(|source| CliError::NoController {
-            address: self.controller.clone(),
-            source: Box::new(source),
+        endpoint.tls_config(tls).map_err(|error| {
+            let reason = format!("its certificates cannot be used: {}", innermost(&error));
+            CliError::Usage(format!("--ca, --cert or --key: {reason}"))
         })
     }
+}
+
+fn unreachable(address: &str, tls: bool, error: &(dyn Error + 'static)) -> CliError {
+    CliError::NoController { address: address.to_owned(), reason: diagnose(address, tls, error) }
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, CliError> {
@@ -141,7 +154,7 @@ impl Client {
     ) -> Result<T, CliError> {
         let answered = self.runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await });
         match answered {
-            Ok(answer) => answer.map(Response::into_inner).map_err(|status| refused(&status)),
+            Ok(answer) => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
             Err(_) => Err(CliError::Refused {
                 reason: "no_answer".into(),
                 message: format!("the controller did not respond within {} s", CALL_TIMEOUT.as_secs()),
@@ -153,13 +166,24 @@ impl Client {
     pub(in crate::command) fn within<T>(&self, time: Duration, future: impl Future<Output = T>) -> Option<T> {
         self.runtime.block_on(async { tokio::time::timeout(time, future).await.ok() })
     }
-}
 
-/// The error of a refused call.
-pub(in crate::command) fn refused(status: &Status) -> CliError {
-    let reason = match status.get_details_error_info() {
-        Some(info) => info.reason.to_lowercase(),
-        None => format!("{:?}", status.code()).to_lowercase(),
-    };
-    CliError::Refused { reason, message: status.message().to_owned() }
+    /// The error of a call that failed: the controller's refusal, or why there is no connection to it.
+    pub(in crate::command) fn refused(&self, status: &Status) -> CliError {
+        let details = status.get_details_error_info();
+        // The client's own failures have a source; what a server sends has none.
+        if let (None, Some(source)) = (&details, status.source()) {
+            return unreachable(&self.address, self.tls, source);
+        }
+        let reason = match details {
+            Some(info) => info.reason.to_lowercase(),
+            None => format!("{:?}", status.code()).to_lowercase(),
+        };
+        let message = match reason.as_str() {
+            "token_missing" => {
+                "the controller requires a token: give --token, or set NETFOLD_TOKEN; a tenant's own also needs --tenant".into()
+            }
+            _ => status.message().to_owned(),
+        };
+        CliError::Refused { reason, message }
+    }
 }

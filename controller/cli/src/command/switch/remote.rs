@@ -81,7 +81,7 @@ fn list(output: &Output, options: &ControllerOptions) -> Result<(), CliError> {
     let request = v1::ListSwitchesRequest { tenant: options.tenant.clone() };
     let listed = client.wait(client.switches().list(request))?;
     let mut table =
-        Table::new(&["switch", "kind", "role", "state", "#slots", "#of", "#ports", "#of", "address", "why"]);
+        Table::new(&["switch", "kind", "role", "state", "#slots", "#of", "#ports", "#of", "address", "~why"]);
     for switch in &listed.switches {
         output.event(&switch_value(switch))?;
         table.row([

@@ -179,13 +179,7 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
         .iter()
         .rev()
         .take(lines_max)
-        .map(|event| {
-            let about = match event.switch.as_str() {
-                "" => full_name(event.job.as_ref()),
-                switch => switch.to_owned(),
-            };
-            Line::from(format!("{}  {:<16} {about}: {}", clock(event.at_ms), event.kind, event.message))
-        })
+        .map(|event| Line::from(format!("{}  {:<16} {}", clock(event.at_ms), event.kind, event.message)))
         .collect();
     let text = if lines.is_empty() { vec![Line::from("no events yet")] } else { lines };
     let block = Block::new().borders(Borders::ALL).title("events, newest first");
