@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
     /// Build with the development profile, which is faster to build and slower to run
-    #[arg(long, conflicts_with = "library")]
+    #[arg(long, conflicts_with = "archive")]
     dev: bool,
     /// Install this static library (libnetfold_c.a) instead of building one
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
+    #[arg(long = "library", value_name = "FILE")]
+    archive: Option<PathBuf>,
     /// Also build libnetfold-mpi.so, with mpicc or the compiler that MPICC names, for the MPI that it belongs to
     #[arg(long)]
     mpi: bool,
@@ -38,8 +38,8 @@ const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-
 
 pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
     heading("host library for C");
-    let built = match &arguments.library {
-        Some(library) => std::path::absolute(library)?,
+    let built = match &arguments.archive {
+        Some(archive) => std::path::absolute(archive)?,
         None => build(arguments.dev)?,
     };
     if !built.is_file() {
