@@ -16,8 +16,12 @@ fn failure(arguments: &str) -> String {
 }
 
 fn controller(more: &str) -> (Process, Value) {
+    controller_at("127.0.0.1:0", more)
+}
+
+fn controller_at(grpc: &str, more: &str) -> (Process, Value) {
     let any = "127.0.0.1:0";
-    let start = format!("controller --dev --workers {any} --listen {any} --http {any} {more}");
+    let start = format!("controller --dev --workers {any} --listen {grpc} --http {any} {more}");
     let mut controller = Process::start(&start);
     let controlling = controller.event("controlling");
     (controller, controlling)
@@ -33,7 +37,7 @@ fn each_command_names_the_port_that_it_was_given_by_mistake() {
     let of_workers = failure(&format!("job list --controller {workers}"));
     assert!(of_workers.contains("control port for workers") && of_workers.contains("20042"), "{of_workers}");
     let of_page = failure(&format!("job list --controller {page}"));
-    assert!(of_page.contains("not a controller") || of_page.contains("web server"), "{of_page}");
+    assert!(of_page.contains("not a controller's gRPC API"), "{of_page}");
     let of_grpc = failure(&format!("worker {WORKER} {grpc}"));
     assert!(of_grpc.contains("HTTP/2 (gRPC)") && of_grpc.contains("20041"), "{of_grpc}");
     let of_page = failure(&format!("worker {WORKER} {page}"));
@@ -54,11 +58,16 @@ fn each_command_names_the_tls_option_that_is_wrong() {
     assert!(plain.contains("it uses TLS") && plain.contains("--ca"), "{plain}");
     let untrusted = failure(&format!("job list --controller {grpc} --ca {wrong}"));
     assert!(untrusted.contains("authority in --ca"), "{untrusted}");
-    let port = grpc.rsplit(':').next().unwrap();
-    let name = failure(&format!("job list --controller 127.0.0.2:{port} --ca {own}"));
-    assert!(name.contains("no program listens there") || name.contains("certificate is for"), "{name}");
     let plain = failure(&format!("worker {WORKER} {grpc}"));
     assert!(plain.contains("TLS") && plain.contains("NETFOLD_CA"), "{plain}");
+
+    let (_renamed, at) = controller_at("127.0.0.2:0", &tls);
+    let name = failure(&format!("job list --controller {} --ca {own}", text(&at, "grpc")));
+    assert!(name.contains("certificate is for another name") && name.contains("127.0.0.2"), "{name}");
+
+    let (_mutual, at) = controller(&format!("{tls} --tls-client-ca {own}"));
+    let anonymous = failure(&format!("job list --controller {} --ca {own}", text(&at, "grpc")));
+    assert!(anonymous.contains("--cert and --key"), "{anonymous}");
 
     let (_plain, at) = controller("");
     let encrypted = failure(&format!("job list --controller {} --ca {own}", text(&at, "grpc")));

@@ -20,7 +20,7 @@ use tonic_types::StatusExt as _;
 use super::diagnosis::{diagnose, innermost};
 use crate::error::CliError;
 
-/// How long to wait for a connection, and for an answer.
+/// Timeouts of the connection and of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -87,7 +87,7 @@ impl ControllerOptions {
         let endpoint = self.endpoint()?;
         let (address, tls) = (self.address().to_owned(), self.ca.is_some());
         let channel =
-            runtime.block_on(endpoint.connect()).map_err(|error| unreachable(&address, tls, &error))?;
+            runtime.block_on(endpoint.connect()).map_err(|error| no_controller(&address, tls, &error))?;
         Ok(Client { address, tls, runtime, channel, credentials })
     }
 
@@ -115,7 +115,7 @@ impl ControllerOptions {
     }
 }
 
-fn unreachable(address: &str, tls: bool, error: &(dyn Error + 'static)) -> CliError {
+fn no_controller(address: &str, tls: bool, error: &(dyn Error + 'static)) -> CliError {
     CliError::NoController { address: address.to_owned(), reason: diagnose(address, tls, error) }
 }
 
@@ -172,7 +172,7 @@ impl Client {
         let details = status.get_details_error_info();
         // The client's own failures have a source; what a server sends has none.
         if let (None, Some(source)) = (&details, status.source()) {
-            return unreachable(&self.address, self.tls, source);
+            return no_controller(&self.address, self.tls, source);
         }
         let reason = match details {
             Some(info) => info.reason.to_lowercase(),

@@ -43,7 +43,12 @@ pub(super) fn diagnose(address: &str, tls: bool, error: &(dyn Error + 'static)) 
         Some(PortProtocol::Http2) if tls => {
             "it does not use TLS: leave out --ca and NETFOLD_CA, or start the controller with --tls-cert and --tls-key".into()
         }
-        Some(PortProtocol::Tls | PortProtocol::Http2) => innermost(error),
+        // A server of TLS 1.3 rejects a client without a certificate after the handshake, and its alert may be lost.
+        Some(PortProtocol::Tls) => format!(
+            "it uses TLS and closed the connection ({}): if it requires client certificates, give one that its authority signed with --cert and --key",
+            innermost(error)
+        ),
+        Some(PortProtocol::Http2) => innermost(error),
         _ => format!(
             "a program listens there that is not a controller's gRPC API, whose port is 20042 by default ({})",
             innermost(error)
@@ -58,13 +63,9 @@ fn tls_fault(error: &rustls::Error) -> Option<String> {
         rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         ) => "its certificate is not signed by the authority in --ca: give the authority that signed it, or check who answers there".into(),
-        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
-            expected, presented, ..
-        }) => format!(
-            "its certificate is for {} and not for {}: give a name that it is for in --controller",
-            presented.join(", "),
-            expected.to_str()
-        ),
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => format!("its certificate is for another name ({error}): give a name that it is for in --controller"),
         rustls::Error::AlertReceived(
             AlertDescription::CertificateRequired
             | AlertDescription::UnknownCA
