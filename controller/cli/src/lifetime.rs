@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+#[cfg(feature = "testbed")]
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,6 +15,7 @@ use crate::error::CliError;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Interval between checks for a signal.
+#[cfg(feature = "testbed")]
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A request to stop, which a command polls where it can end gracefully.
@@ -45,6 +47,7 @@ impl Stop {
 }
 
 /// Calls `then` before SIGINT or SIGTERM ends this process; a second signal ends it at once.
+#[cfg(feature = "testbed")]
 pub(crate) fn before_exit_on_signal(then: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
     let stop = Stop::on_signals()?;
     thread::spawn(move || {

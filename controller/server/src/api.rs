@@ -1,8 +1,8 @@
 //! The controller's gRPC interface, `netfold.controller.v1`: messages, client and server stubs, and the descriptor for
 //! server reflection.
 //!
-//! `proto/netfold/controller/v1/controller.proto` is the interface; this module is that file compiled, at build time and
-//! without an installed protoc. Programs in other languages take the file, or ask the controller for it by reflection.
+//! `proto/netfold/controller/v1/controller.proto` is the interface; this module is that file compiled by
+//! `cargo xtask snapshots`. Programs in other languages take the file, or ask the controller for it by reflection.
 //!
 //! ```no_run
 //! use netfold_server::api::v1::{ListSwitchesRequest, switches_client::SwitchesClient};
@@ -20,7 +20,7 @@
 pub const ERROR_DOMAIN: &str = "netfold.controller";
 
 /// The compiled file with all that it imports: a serialized `google.protobuf.FileDescriptorSet`.
-pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/controller.bin"));
+pub const DESCRIPTOR: &[u8] = include_bytes!("generated/controller.bin");
 
 /// Version 1 of the interface, as the file has it.
 pub mod v1 {
@@ -31,5 +31,5 @@ pub mod v1 {
         clippy::allow_attributes_without_reason,
         reason = "generated; documented in the file"
     )]
-    tonic::include_proto!("netfold.controller.v1");
+    include!("generated/netfold.controller.v1.rs");
 }

@@ -39,7 +39,7 @@ mod wire {
         clippy::enum_variant_names,
         reason = "generated from proto/etcd.proto, which is commented"
     )]
-    tonic::include_proto!("etcdserverpb");
+    include!("generated/etcdserverpb.rs");
 }
 
 /// etcd's addresses, and this candidate.

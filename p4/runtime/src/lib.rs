@@ -46,7 +46,7 @@ mod proto {
         clippy::allow_attributes_without_reason,
         reason = "generated; documented in the definitions"
     )]
-    include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
+    include!("generated/protocols.rs");
 }
 
 pub use schema::{Schema, SchemaError};

@@ -3,6 +3,7 @@
 //!
 //! - [`allocation`]: counts the allocations of each thread.
 //! - [`captured`]: child processes that are run to their end, within a deadline.
+//! - [`committed`]: compares generated files with the committed ones.
 //! - [`directory`]: a directory that is removed when dropped.
 //! - [`job`]: runs a collective operation on a thread per rank and verifies every element.
 //! - [`namespace`]: network namespaces, with or without a name, and pairs of virtual interfaces.
@@ -13,6 +14,7 @@
 
 pub mod allocation;
 pub mod captured;
+pub mod committed;
 pub mod directory;
 pub mod job;
 pub mod namespace;

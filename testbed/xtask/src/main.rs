@@ -37,7 +37,7 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Check what clippy cannot: sizes, names, dependency arrows, documentation against code
     Tidy(tidy::Arguments),
-    /// Compare the committed P4 programs with what is printed now, or rewrite them
+    /// Compare the committed P4 programs and protocol code with what is generated now, or rewrite them
     Snapshots(snapshots::Arguments),
     /// Install the host library for C: libraries, header and pkg-config file
     Install(install::Arguments),

@@ -19,7 +19,9 @@ pub(super) struct Source {
 /// Every hand-written Rust file.
 pub(super) fn all() -> Result<Vec<Source>> {
     let files = tree::files()?.into_iter();
-    let rust = files.filter(|path| tree::has_extension(path, &["rs"]) && !path.starts_with("p4/snapshots"));
+    let is_generated =
+        |path: &PathBuf| path.starts_with("p4/snapshots") || path.iter().any(|part| part == "generated");
+    let rust = files.filter(|path| tree::has_extension(path, &["rs"]) && !is_generated(path));
     Ok(rust
         .filter_map(|path| {
             let text = tree::text(&path)?;
