@@ -70,6 +70,9 @@ pub(crate) fn assemble(mut attacher: Attacher, exchange: &mut dyn Exchange) -> R
         return Err(Error::NoSwitch { reason: reason.clone() });
     }
     log::info!("rank {rank} of {}: {path}", assembly.all_ranks.len());
+    if let Some(reason) = path.unused_switch.as_ref().filter(|_| rank == 0) {
+        log::warn!("the configured switch is not used: {reason}");
+    }
     assembly.build(links, PathCell::new(path), (shutdown, attacher.config))
 }
 
@@ -240,7 +243,14 @@ impl Assembly {
         };
         let trees = if matches!(network, Network::Switch { .. }) { self.config.trees } else { 0 };
         let (hosts, shared) = (self.leaders.len() as u16, self.local.len() as u16);
-        Ok(Path { hosts, shared, network, trees, lost: Vec::new() })
+        let unused_switch = match &network {
+            Network::None if self.has_switch && shared > 1 => Some(format!(
+                "all {shared} ranks are on one host and reduce in shared memory; to use the switch, set shared_memory to false or NETFOLD_SHARED_MEMORY=0"
+            )),
+            Network::Ring { reason } if self.has_switch => Some(reason.clone()),
+            _ => None,
+        };
+        Ok(Path { hosts, shared, network, trees, lost: Vec::new(), unused_switch })
     }
 
     /// Starts the threads.

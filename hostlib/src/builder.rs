@@ -358,6 +358,7 @@ impl Builder {
         if !self.config.classes.is_power_of_two() || self.config.classes > CLASSES_MAX {
             return Err(Error::Classes { classes: self.config.classes });
         }
+        self.config.check_slots()?;
         if self.config.trees == 0
             || self.config.trees > TREES_MAX
             || self.config.trees > 1 && self.takes_one_transport()
@@ -374,7 +375,14 @@ impl Builder {
         let (rank, world) = self.rank_and_world()?;
         let network = Network::Switch { address: None };
         let trees = self.config.trees;
-        let path = PathCell::new(Path { hosts: world, shared: 1, network, trees, lost: Vec::new() });
+        let path = PathCell::new(Path {
+            hosts: world,
+            shared: 1,
+            network,
+            trees,
+            lost: Vec::new(),
+            unused_switch: None,
+        });
         let shutdown = ShutdownState::default();
         let mut attacher = self.attacher();
         let attachments = attacher.attach((rank, world), false)?;

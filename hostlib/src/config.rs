@@ -167,6 +167,11 @@ impl JobConfig {
         if rank >= world {
             return Err(WorkerConfigError::Rank { rank, world }.into());
         }
+        Ok(())
+    }
+
+    /// Whether a job can have so many slots: an error also where ranks could do without a switch.
+    pub(crate) fn check_slots(&self) -> Result<(), Error> {
         if !self.slots.is_power_of_two() || self.all_slots() > netfold_proto::SLOTS_MAX {
             return Err(WorkerConfigError::Slots(self.slots).into());
         }

@@ -24,7 +24,7 @@ use crate::tls_fault::TlsFault;
 #[non_exhaustive]
 pub enum Error {
     /// The builder lacks something.
-    #[error("{0} is not set; call Builder::{0} before connect")]
+    #[error("the option {0} is not set; set it before connecting")]
     Missing(&'static str),
     /// Job name out of range.
     #[error("the job name has {len} bytes; choose one of 1 to 64")]
@@ -52,7 +52,7 @@ pub enum Error {
     Core(#[source] Arc<CoreError>),
     /// An operation of a class that the communicator was not built with.
     #[error(
-        "class {class} in a communicator of {classes}: give its builder more classes, or the operation a lower one"
+        "class {class} in a communicator with {classes}: connect with more classes, or use a lower priority"
     )]
     Class {
         /// Class asked for.
@@ -341,7 +341,7 @@ fn remedy(found: PortProtocol) -> &'static str {
             "a web server listens there; give a controller's port for workers (20041 by default) or a switch's control port (20038)"
         }
         PortProtocol::Tls => {
-            "give the file of the controller's certificate authority: Builder::controller_ca, or the variable NETFOLD_CA"
+            "it expects TLS; give the file of its certificate authority as controller_ca, or in the variable NETFOLD_CA"
         }
         _ => "give a controller's port for workers (20041 by default) or a switch's control port (20038)",
     }

@@ -37,6 +37,9 @@ pub struct Path {
     pub trees: u8,
     /// Trees whose attachment to a switch is lost, in order, and why; temporarily, where ranks [rejoin](crate::Builder::rejoin).
     pub lost: Vec<(u8, String)>,
+    /// Why the configured switch was not used when the communicator was built, and what to change; the same on all ranks. `None` if
+    /// it is used or none was configured.
+    pub unused_switch: Option<String>,
 }
 
 /// An attachment to a switch, as it was admitted.
@@ -155,7 +158,8 @@ mod tests {
         let attachment =
             |tree| SwitchAttachment { tree, switch: None, job: 1, epoch: 2, slots: 4, payload_bytes: 256 };
         let network = Network::Switch { address: None };
-        let path = PathCell::new(Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new() });
+        let path = Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new(), unused_switch: None };
+        let path = PathCell::new(path);
         path.set_attached(attachment(1), None);
         path.set_attached(attachment(0), None);
         assert_eq!(path.get().to_string(), "a switch in this process in 2 trees");

@@ -1210,7 +1210,7 @@ control MainControlImpl(
     }
 
     @id(0x010000f1)
-    action forward(@id(1) PortId_t port) {
+    action routed(@id(1) PortId_t port) {
         send_to_port(port);
     }
 
@@ -1226,7 +1226,7 @@ control MainControlImpl(
             meta.x_port: exact @id(2) @name("port");
         }
         actions = {
-            forward;
+            routed;
             unrouted;
         }
         const default_action = unrouted();

@@ -26,6 +26,8 @@ const TARGET: &str = "pna";
 /// Register arrays that a DPDK pipeline can name: an instruction holds the number in 8 bits
 /// (`struct instr_regarray`, `lib/pipeline/rte_swx_pipeline_internal.h`). Counters are register arrays too.
 pub const REGISTER_ARRAYS_MAX: usize = 256;
+/// Bytes of metadata that an instruction of a DPDK pipeline reaches (`struct instr_operand`: an offset of 8 bits).
+const METADATA_BYTES_MAX: usize = 256;
 /// Lanes of one header: an instruction reaches the first 256 bytes of a header and extracts at most 255
 /// (`struct instr_operand`, `struct instr_io`).
 const LANES_PER_HEADER: u32 = 32;
@@ -34,8 +36,8 @@ const LANES_PER_HEADER: u32 = 32;
 pub mod id {
     /// Table `route`: exact on `instance` (the group, or 0) and `port` (the ingress port wanted, or 0 with a group).
     pub const ROUTE: u32 = 0xf1;
-    /// Action `forward`, with the port.
-    pub const FORWARD: u32 = 0xf1;
+    /// Action `routed`, with the port.
+    pub const ROUTED: u32 = 0xf1;
     /// Action `unrouted`: the default, which drops.
     pub const UNROUTED: u32 = 0xf2;
 }
@@ -52,6 +54,7 @@ pub fn print(program: &Program) -> Result<String, PrintError> {
     check(program)?;
     refuse(program)?;
     let program = &without_queues(program);
+    refuse_metadata(program)?;
     let mut printer = Printer { p: program, fields: Containers::new(program), w: Writer::default() };
     printer.program()?;
     Ok(printer.w.finish())
@@ -98,6 +101,45 @@ fn refuse(program: &Program) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// Refuses a program whose metadata does not fit, with the temporaries that the compiler adds: one of 32 bits for each arithmetic operation
+/// of the controls.
+fn refuse_metadata(program: &Program) -> Result<(), Refusal> {
+    let mut operations = 0;
+    for block in [&program.ingress, &program.egress] {
+        visit(block, &mut |stmt| {
+            operations += match stmt {
+                Stmt::Assign(_, value) | Stmt::Unicast(value) | Stmt::Multicast(value) => arithmetic(value),
+                Stmt::If(cond, ..) => arithmetic(cond),
+                Stmt::Exec { index, .. } => arithmetic(index),
+                _ => 0,
+            }
+        });
+    }
+    let bits: u32 = program.metadata.iter().map(|meta| meta.bits.next_multiple_of(8)).sum();
+    let bytes = bits as usize / 8 + operations * 4;
+    if bytes > METADATA_BYTES_MAX {
+        return Err(refusal(
+            format!(
+                "{operations} arithmetic operations in the controls, whose results need {bytes} bytes of metadata"
+            ),
+            format!("an instruction of a DPDK pipeline reaches {METADATA_BYTES_MAX} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+/// Arithmetic operations in an expression, casts included.
+fn arithmetic(expr: &Expr) -> usize {
+    let own = match expr {
+        Expr::Binary(op, ..) => {
+            !matches!(op, BinOp::Eq | BinOp::Ne | BinOp::Gt | BinOp::SignedGt | BinOp::Both | BinOp::Either)
+        }
+        Expr::Complement(_) | Expr::Cast(..) | Expr::Concat(..) => true,
+        _ => false,
+    };
+    usize::from(own) + expr.operands().into_iter().map(arithmetic).sum::<usize>()
 }
 
 struct Printer<'a> {
@@ -546,8 +588,8 @@ impl Printer<'_> {
 
     /// The table that replaces ports computed by the program and multicast groups.
     fn route(&mut self) {
-        self.w.line(format!("@id({:#010x})", object_id::action_id(id::FORWARD)));
-        self.w.open("action forward(@id(1) PortId_t port) {");
+        self.w.line(format!("@id({:#010x})", object_id::action_id(id::ROUTED)));
+        self.w.open("action routed(@id(1) PortId_t port) {");
         self.w.line("send_to_port(port);");
         self.w.close("}");
         self.w.line("");
@@ -563,7 +605,7 @@ impl Printer<'_> {
         self.w.line("meta.x_port: exact @id(2) @name(\"port\");");
         self.w.close("}");
         self.w.open("actions = {");
-        self.w.line("forward;");
+        self.w.line("routed;");
         self.w.line("unrouted;");
         self.w.close("}");
         self.w.line("const default_action = unrouted();");

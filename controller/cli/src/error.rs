@@ -222,6 +222,7 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Training(_) | Self::Profile(_) => 2,
+            Self::Job { source, .. } if source.kind() == "argument" => 2,
             Self::Interrupted => INTERRUPTED,
             // The reader has what it wanted, as `head` does.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,

@@ -20,6 +20,7 @@ struct shim_settings {
     bool on;
     int32_t verbose;
     int32_t mode;
+    bool shared_memory;
     uint64_t min_bytes;
     uint64_t slots; /* of the switch, for each communicator; 0 for the default */
     uint64_t join_ms;

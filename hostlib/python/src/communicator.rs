@@ -164,6 +164,11 @@ impl Communicator {
         Ok(self.open(py)?.path().to_string())
     }
 
+    /// Why the configured switch is not used; `None` if it is, or none was configured.
+    fn unused_switch(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.open(py)?.path().unused_switch)
+    }
+
     /// The exception that ended the job, if it has ended.
     fn failure(&self, py: Python<'_>) -> PyResult<Option<PyErr>> {
         let communicator = self.open(py)?;

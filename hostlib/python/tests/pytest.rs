@@ -126,7 +126,9 @@ fn pytest(python: &str, site: &Path) {
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
     let status = run(&mut command);
-    assert!(status.success(), "pytest under {python}: {status}");
+    // 5: without numpy, every file of tests is skipped.
+    let nothing = status.code() == Some(5) && !imports(python, "numpy");
+    assert!(status.success() || nothing, "pytest under {python}: {status}");
 }
 
 #[test]

@@ -283,6 +283,22 @@ def test_use_after_close(switch):
         comm.all_reduce(numpy.ones(3, numpy.float32))
 
 
+def test_public_classes_have_the_package_s_name():
+    for name in netfold.__all__:
+        member = getattr(netfold, name)
+        if isinstance(member, type):
+            assert member.__module__ == "netfold", name
+    again = pickle.loads(pickle.dumps(netfold.ArgumentError("no", "argument")))
+    assert type(again) is netfold.ArgumentError and again.kind == "argument"
+
+
+def test_a_configured_switch_that_is_not_used_is_a_warning(ranks, switch):
+    with pytest.warns(RuntimeWarning, match="all 2 ranks are on one host"):
+        reasons = ranks(2, lambda comm: comm.unused_switch, shared_memory=True)
+    assert reasons[0] == reasons[1] and "NETFOLD_SHARED_MEMORY=0" in reasons[0]
+    assert ranks(2, lambda comm: comm.unused_switch) == [None, None]
+
+
 @pytest.mark.parametrize(
     "arguments, exception",
     [

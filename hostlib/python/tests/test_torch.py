@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -173,6 +174,30 @@ def test_without_a_switch_all_ranks_go_on_and_say_why():
 def test_without_a_switch_all_ranks_raise_when_told_to():
     for outcome in run_ranks("no_switch_strict", 2, {"NETFOLD_CONTROLLER": "127.0.0.1:1", "NETFOLD_FALL_BACK": "0"}):
         assert "127.0.0.1:1" in outcome["error"]
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [({"mode": "fp8"}, "fp8"), ({"slots": 100}, "100"), ({"rounding": "up"}, "up"), ({"tolerance": 2.0}, "2")],
+)
+def test_invalid_options_raise_on_every_rank(options, named):
+    for outcome in run_ranks("invalid_options", 2, {"NETFOLD_TEST_OPTIONS": json.dumps(options)}):
+        assert outcome["class"] == "netfold.ArgumentError", outcome.values
+        assert named in outcome["message"], outcome.values
+
+
+@pytest.mark.parametrize("shared_memory, reason", [("1", "all 2 ranks are on one host"), ("0", "cannot reach")])
+def test_a_configured_controller_that_is_not_used_is_a_warning(shared_memory, reason):
+    environment = {"NETFOLD_CONTROLLER": "127.0.0.1:1", "NETFOLD_SHARED_MEMORY": shared_memory}
+    first, second = run_ranks("no_switch", 2, environment)
+    warnings = [line for line in first.output.splitlines() if "is not used" in line]
+    assert len(warnings) == 1 and "controller 127.0.0.1:1" in warnings[0] and reason in warnings[0], first.output
+    assert "is not used" not in second.output, "rank 0 alone warns"
+
+
+def test_without_a_configured_switch_nothing_is_unused():
+    for outcome in run_ranks("no_switch", 2, {"NETFOLD_SHARED_MEMORY": "1"}):
+        assert "is not used" not in outcome.output
 
 
 def test_forked_data_loaders():

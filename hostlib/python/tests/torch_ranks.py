@@ -449,6 +449,15 @@ def no_switch():
     report(path=netfold.torch.path())
 
 
+def invalid_options():
+    """An invalid option raises, and nothing is left to gloo without a word."""
+    options = netfold.torch.Options(**json.loads(os.environ["NETFOLD_TEST_OPTIONS"]))
+    try:
+        start(pg_options=options)
+    except netfold.Error as error:
+        report(**{"class": f"{type(error).__module__}.{type(error).__qualname__}", "message": str(error)})
+
+
 def no_switch_strict():
     try:
         start(timeout=datetime.timedelta(seconds=20))

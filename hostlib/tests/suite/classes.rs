@@ -110,7 +110,7 @@ fn classes_are_checked() {
     job(1, 4, 4, None, |comm| {
         let (message, kind) = kind_of(comm, vec![1i32], 4);
         assert_eq!(
-            (kind, message.contains("class 4 in a communicator of 4")),
+            (kind, message.contains("class 4 in a communicator with 4")),
             ("argument", true),
             "{message}"
         );

@@ -112,6 +112,14 @@ fn nics_refuse_unsupported_features() {
     assert!(refused.construct.contains("datagrams"), "{refused}");
     let refused = pna_refusal(&Profile { lane_words: 352, ..nic.clone() });
     assert!(refused.construct.contains("352 lanes") && refused.limit.contains("256"), "{refused}");
+    // The profiles that fit, whatever their lanes are. The compiler's own figure for `hardware` is 406 bytes.
+    let fits = |name: &str| {
+        profile::by_name(name)
+            .is_some_and(|profile| pna::print(&allreduce::program(&profile).unwrap()).is_ok())
+    };
+    assert!(fits("nic") && fits("tofino"));
+    let refused = pna_refusal(&Profile::hardware());
+    assert!(refused.construct.contains("bytes of metadata") && refused.limit.contains("256"), "{refused}");
     // One register array for each lane, and seven more for the other registers and counters.
     let printed =
         |lane_words| pna::print(&allreduce::program(&Profile { lane_words, ..nic.clone() }).unwrap());

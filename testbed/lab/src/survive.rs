@@ -13,6 +13,7 @@ mod jobs;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -122,18 +123,28 @@ pub enum SurviveError {
         /// What is wrong, with the end of the processes' standard error.
         what: String,
     },
+    /// The switch or the controller ended without being killed.
+    #[error("after {after}: the {server} ended by itself: {state}")]
+    Ended {
+        /// After what.
+        after: String,
+        /// The switch or the controller.
+        server: &'static str,
+        /// Its error, and the end of its standard error.
+        state: String,
+    },
 }
 
 /// All that runs.
 pub struct SurviveRig {
     config: SurviveConfig,
     rng: StdRng,
-    ports: Ports,
+    addresses: Addresses,
     outputs: Receiver<Output>,
     sender: Sender<Output>,
     started: u64,
-    switch: Option<Process>,
-    controller: Option<Process>,
+    switch: Option<Server>,
+    controller: Option<Server>,
     jobs: [Job; 2],
     /// Tenants whose addition was acknowledged.
     acknowledged: BTreeSet<String>,
@@ -141,13 +152,46 @@ pub struct SurviveRig {
     epoch_last: u64,
 }
 
-/// Ports of this machine that were free a moment ago.
+/// Where the switch and the controller listen.
 #[derive(Debug, Clone, Copy)]
-struct Ports {
-    data: u16,
-    p4runtime: u16,
-    workers: u16,
-    control: u16,
+struct Addresses {
+    data: SocketAddr,
+    p4runtime: SocketAddr,
+    workers: SocketAddr,
+    control: SocketAddr,
+}
+
+/// The switch or the controller.
+#[derive(Debug)]
+struct Server {
+    who: u64,
+    process: Process,
+    /// It prints no more.
+    ended: bool,
+    /// The error with which it ended.
+    error: Option<String>,
+}
+
+impl Server {
+    fn record(&mut self, output: &Output) {
+        match &output.line {
+            _ if output.process != self.who => {}
+            None => self.ended = true,
+            Some(line) if line.get("event").and_then(Value::as_str) == Some("error") => {
+                self.error = line.get("message").and_then(Value::as_str).map(str::to_owned);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn state(&self) -> String {
+        let state = match (&self.error, self.ended) {
+            (Some(error), _) => error.as_str(),
+            (None, true) => "ended without an error",
+            (None, false) => "runs",
+        };
+        format!("{state}; {}", self.process.stderr())
+    }
 }
 
 impl SurviveRig {
@@ -156,9 +200,10 @@ impl SurviveRig {
     /// # Errors
     /// [`SurviveError`], with nothing left running.
     pub fn start(config: SurviveConfig) -> Result<Self, SurviveError> {
-        let vacant = || vacant_address().map_err(|source| SurviveError::Prepare { what: "a port", source });
-        let port = || vacant().map(|address| address.port());
-        let ports = Ports { data: port()?, p4runtime: port()?, workers: port()?, control: port()? };
+        let vacant =
+            || vacant_address().map_err(|source| SurviveError::Prepare { what: "an address", source });
+        let addresses =
+            Addresses { data: vacant()?, p4runtime: vacant()?, workers: vacant()?, control: vacant()? };
         let (sender, outputs) = mpsc::channel();
         let jobs = [
             Job::new("red", "train", config.workers, config.bytes, vacant()?),
@@ -166,7 +211,7 @@ impl SurviveRig {
         ];
         let mut rig = Self {
             rng: StdRng::seed_from_u64(config.seed),
-            ports,
+            addresses,
             outputs,
             sender,
             started: 0,
@@ -197,9 +242,9 @@ impl SurviveRig {
         let prepare = |source| SurviveError::Prepare { what: "the topology file", source };
         std::fs::create_dir_all(&self.config.folder).map_err(prepare)?;
         let text = format!(
-            "[[switch]]\nname = \"switch\"\np4runtime = \"127.0.0.1:{}\"\n\n[[host]]\nname = \"here\"\naddresses = \
+            "[[switch]]\nname = \"switch\"\np4runtime = \"{}\"\n\n[[host]]\nname = \"here\"\naddresses = \
              [\"127.0.0.0/8\"]\nswitch = \"switch\"\n",
-            self.ports.p4runtime
+            self.addresses.p4runtime
         );
         std::fs::write(self.config.folder.join("topology.toml"), text).map_err(prepare)
     }
@@ -211,22 +256,27 @@ impl SurviveRig {
         Ok((who, process.map_err(|source| SurviveError::Start { source })?))
     }
 
+    fn spawn_server(&mut self, arguments: &[String]) -> Result<Server, SurviveError> {
+        let (who, process) = self.spawn(arguments)?;
+        Ok(Server { who, process, ended: false, error: None })
+    }
+
     fn start_switch(&mut self) -> Result<(), SurviveError> {
-        let Ports { data, p4runtime, .. } = self.ports;
+        let Addresses { data, p4runtime, .. } = self.addresses;
         let arguments = words(&[
             "switch",
             "--listen",
-            &format!("127.0.0.1:{data}"),
+            &data.to_string(),
             "--p4runtime",
-            &format!("127.0.0.1:{p4runtime}"),
+            &p4runtime.to_string(),
             "--exit-with-stdin",
         ]);
-        self.switch = Some(self.spawn(&arguments)?.1);
+        self.switch = Some(self.spawn_server(&arguments)?);
         Ok(())
     }
 
     fn start_controller(&mut self) -> Result<(), SurviveError> {
-        let Ports { workers, control, .. } = self.ports;
+        let Addresses { workers, control, .. } = self.addresses;
         let file = |name: &str| self.config.folder.join(name).display().to_string();
         let arguments = words(&[
             "controller",
@@ -236,19 +286,19 @@ impl SurviveRig {
             "--state",
             &file("state.redb"),
             "--workers",
-            &format!("127.0.0.1:{workers}"),
+            &workers.to_string(),
             "--listen",
-            &format!("127.0.0.1:{control}"),
+            &control.to_string(),
             "--http",
             "127.0.0.1:0",
             "--exit-with-stdin",
         ]);
-        self.controller = Some(self.spawn(&arguments)?.1);
+        self.controller = Some(self.spawn_server(&arguments)?);
         Ok(())
     }
 
     fn start_job(&mut self, job: usize) -> Result<(), SurviveError> {
-        let ranks = self.jobs[job].arguments(self.ports.workers);
+        let ranks = self.jobs[job].arguments(self.addresses.workers);
         self.jobs[job].clear();
         for arguments in ranks {
             let (who, process) = self.spawn(&arguments)?;
@@ -317,7 +367,7 @@ impl SurviveRig {
             }
         }
         if let Some(controller) = &mut self.controller {
-            controller.kill();
+            controller.process.kill();
         }
         let killed = Instant::now();
         let first = self.added + 1 - pending.len() as u32;
@@ -327,7 +377,7 @@ impl SurviveRig {
             }
         }
         self.start_controller()?;
-        self.wait("the controller was killed", |rig| rig.all_run(0))?;
+        self.wait("the controller was killed", |rig| rig.have_recovered(0))?;
         let recovered = killed.elapsed();
         let there = self.tenants();
         row.lost += self.acknowledged.iter().filter(|name| !there.contains(*name)).count() as u32;
@@ -341,13 +391,13 @@ impl SurviveRig {
         self.pass(pause);
         let newest = self.epochs().into_iter().max().unwrap_or(0);
         if let Some(switch) = &mut self.switch {
-            switch.kill();
+            switch.process.kill();
         }
         let killed = Instant::now();
         let away = Duration::from_millis(self.rng.random_range(0..500));
         self.pass(away);
         self.start_switch()?;
-        self.wait("the switch was killed", |rig| rig.all_run(newest + 1))?;
+        self.wait("the switch was killed", |rig| rig.have_recovered(newest + 1))?;
         Ok(killed.elapsed())
     }
 
@@ -374,7 +424,7 @@ impl SurviveRig {
         self.jobs[job].resize(self.config.workers - (number % 2) as u16);
         self.start_job(job)?;
         self.wait("the job was started again", |rig| match rig.jobs[job].is_working() {
-            true => rig.all_run(0).map(|_| ()),
+            true => rig.have_recovered(0),
             false => Err("it does nothing yet".into()),
         })?;
         if self.jobs[job].epoch(&self.live()).is_none_or(|epoch| epoch <= newest) {
@@ -383,16 +433,17 @@ impl SurviveRig {
         Ok(killed.elapsed())
     }
 
-    /// Records workers that ended without being killed, and restarts their job.
+    /// Records workers that ended without being killed, and restarts their jobs.
     fn judge(&mut self, row: &mut SurviveRow) -> Result<(), SurviveError> {
         self.listen();
-        for job in 0..2 {
-            if self.jobs[job].has_failed() {
-                let words = self.jobs[job].last_words().join("; ");
-                row.failures.push(format!("job {}: {words}", self.jobs[job].name()));
-                self.start_job(job)?;
-                self.wait("a job had failed", |rig| rig.all_run(0))?;
-            }
+        let failed: Vec<usize> = (0..2).filter(|job| self.jobs[*job].has_failed()).collect();
+        for job in &failed {
+            let words = self.jobs[*job].last_words().join("; ");
+            row.failures.push(format!("job {}: {words}", self.jobs[*job].name()));
+            self.start_job(*job)?;
+        }
+        if !failed.is_empty() {
+            self.wait("a job had failed", |rig| rig.all_run(0))?;
         }
         let epoch = self.epochs().into_iter().max().unwrap_or(0);
         if epoch < self.epoch_last {
@@ -400,6 +451,15 @@ impl SurviveRig {
         }
         self.epoch_last = self.epoch_last.max(epoch);
         Ok(())
+    }
+
+    /// Whether both jobs run at the switch, in epochs of at least `epoch_min`, with all their workers in their sessions. There is
+    /// nothing to wait for once a worker has failed, either: [`judge`](Self::judge) reports that.
+    fn have_recovered(&mut self, epoch_min: u64) -> Result<(), String> {
+        match self.jobs.iter().any(Job::has_failed) {
+            true => Ok(()),
+            false => self.all_run(epoch_min),
+        }
     }
 
     /// Whether both jobs run at the switch, in epochs of at least `epoch_min`, with all their workers in their sessions.
@@ -418,10 +478,7 @@ impl SurviveRig {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.config.program);
-        command
-            .arg("--json")
-            .args(arguments)
-            .args(["--controller", &format!("127.0.0.1:{}", self.ports.control)]);
+        command.arg("--json").args(arguments).args(["--controller", &self.addresses.control.to_string()]);
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
         command
     }
@@ -458,7 +515,13 @@ impl SurviveRig {
     fn listen(&mut self) {
         while let Ok(output) = self.outputs.try_recv() {
             self.jobs.iter_mut().for_each(|job| job.record(&output));
+            self.switch.iter_mut().chain(&mut self.controller).for_each(|server| server.record(&output));
         }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = (&'static str, &Server)> {
+        let switch = self.switch.iter().map(|server| ("switch", server));
+        switch.chain(self.controller.iter().map(|server| ("controller", server)))
     }
 
     /// Waits until something is as it should be.
@@ -471,13 +534,14 @@ impl SurviveRig {
         loop {
             self.listen();
             let Err(what) = right(self) else { return Ok(()) };
+            if let Some((server, ended)) = self.servers().find(|(_, server)| server.ended) {
+                return Err(SurviveError::Ended { after: after.into(), server, state: ended.state() });
+            }
             if begun.elapsed() > RECOVERY_TIMEOUT {
-                let errors = [("switch", &self.switch), ("controller", &self.controller)];
-                let errors = errors.map(|(name, process)| {
-                    format!("{name}: {}", process.as_ref().map(Process::stderr).unwrap_or_default())
-                });
-                let words: Vec<String> = self.jobs.iter().flat_map(Job::errors).collect();
-                let what = format!("{what}; {}; workers: {}", errors.join("; "), words.join("; "));
+                let servers = self.servers().map(|(name, server)| format!("{name}: {}", server.state()));
+                let servers: Vec<String> = servers.collect();
+                let states: Vec<String> = self.jobs.iter().flat_map(Job::states).collect();
+                let what = format!("{what}\n{}\n{}", servers.join("\n"), states.join("\n"));
                 return Err(SurviveError::Stuck { after: after.into(), what });
             }
             std::thread::sleep(POLL_INTERVAL);

@@ -55,10 +55,10 @@ pub(crate) struct ControllerCommand {
     #[arg(long, conflicts_with = "topology")]
     dev: bool,
     /// The switches, hosts and links, as docs/topology.md describes them.
-    #[arg(long, value_name = "FILE", required_unless_present = "dev")]
+    #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
     /// The database; created if it does not exist. With --dev the default is a temporary one.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["dev", "etcd"])]
+    #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     #[command(flatten)]
     etcd: EtcdOptions,
@@ -154,6 +154,7 @@ impl Running {
 
 impl ControllerCommand {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        self.check_files()?;
         let stop = Stop::on_signals()?;
         if self.exit_with_stdin {
             stop.with_stdin();
@@ -186,6 +187,20 @@ impl ControllerCommand {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a controller without switches or without a place for its records.
+    fn check_files(&self) -> Result<(), CliError> {
+        let missing = match (&self.topology, &self.state) {
+            _ if self.dev => return Ok(()),
+            (None, _) => "--topology FILE",
+            (Some(_), None) if !self.etcd.is_wanted() => "--state FILE, or --etcd",
+            _ => return Ok(()),
+        };
+        Err(CliError::Usage(format!(
+            "a controller needs its switches (--topology FILE) and a place for its records (--state FILE, or --etcd): give {missing}; or try \
+             one without either: netfold controller --dev"
+        )))
     }
 
     /// This controller's name in the cluster.

@@ -134,6 +134,38 @@ enum Target {
     Ir,
 }
 
+impl Target {
+    /// The target's name and the printed program, or why the target cannot run it.
+    fn print(self, program: &Program) -> (&'static str, Result<String, String>) {
+        match self {
+            Self::V1model => ("v1model", v1model::print(program).map_err(|refusal| refusal.to_string())),
+            Self::Tna => ("tna", tna::print(program, Chip::Tofino1).map_err(|refusal| refusal.to_string())),
+            Self::T2na => ("t2na", tna::print(program, Chip::Tofino2).map_err(|refusal| refusal.to_string())),
+            Self::Pna => ("pna", pna::print(program).map_err(|refusal| refusal.to_string())),
+            Self::Ir => ("ir", Ok(program.to_json())),
+        }
+    }
+
+    /// The error for a profile that this target cannot run: the reason, and the named profiles that it can.
+    fn refusal(self, reason: &str) -> CliError {
+        let fits = |profile: &Profile| {
+            allreduce::program(profile).is_ok_and(|program| self.print(&program).1.is_ok())
+        };
+        let name = self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        does_not_fit(&name, reason, fits)
+    }
+}
+
+/// The error for a profile that does not fit a target. `fits` says of a profile whether it does.
+fn does_not_fit(target: &str, reason: &str, fits: impl Fn(&Profile) -> bool) -> CliError {
+    let named = profile::named().into_iter().filter(|named| fits(&named.profile));
+    let names: Vec<_> = named.map(|named| named.name).collect();
+    CliError::Profile(format!(
+        "this profile does not fit the target {target}: {reason}; profiles that fit: {} (--profile)",
+        names.join(", ")
+    ))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// An overview for people.
@@ -252,13 +284,9 @@ struct Listed {
 /// The P4 targets that a profile can be printed for.
 fn targets(profile: &Profile) -> Result<Vec<&'static str>, CliError> {
     let program = allreduce::program(profile).map_err(|error| CliError::Profile(error.to_string()))?;
-    let printed = [
-        ("v1model", v1model::print(&program).is_ok()),
-        ("tna", tna::print(&program, Chip::Tofino1).is_ok()),
-        ("t2na", tna::print(&program, Chip::Tofino2).is_ok()),
-        ("pna", pna::print(&program).is_ok()),
-    ];
-    Ok(printed.into_iter().filter(|(_, can)| *can).map(|(target, _)| target).collect())
+    let printed =
+        [Target::V1model, Target::Tna, Target::T2na, Target::Pna].map(|target| target.print(&program));
+    Ok(printed.into_iter().filter(|(_, text)| text.is_ok()).map(|(target, _)| target).collect())
 }
 
 fn list(output: &Output) -> Result<(), CliError> {
@@ -343,18 +371,11 @@ impl Emit {
         };
         let program = self.profile.program_or(default_profile.unwrap_or_else(Profile::hardware))?;
         let (name, text) = match self.target {
-            Target::V1model => {
-                ("v1model", v1model::print(&program).map_err(|e| CliError::Profile(e.to_string()))?)
-            }
-            Target::Tna | Target::T2na => {
-                let (name, chip) = match self.target {
-                    Target::T2na => ("t2na", Chip::Tofino2),
-                    _ => ("tna", Chip::Tofino1),
-                };
-                (name, tna::print(&program, chip).map_err(|e| CliError::Profile(e.to_string()))?)
-            }
-            Target::Pna => ("pna", pna::print(&program).map_err(|e| CliError::Profile(e.to_string()))?),
             Target::Ir => ("ir", program.to_json()),
+            target => {
+                let (name, printed) = target.print(&program);
+                (name, printed.map_err(|reason| target.refusal(&reason))?)
+            }
         };
         if let Some(path) = &self.output {
             std::fs::File::create(path)
@@ -368,8 +389,12 @@ impl Emit {
 impl EstimateOptions {
     fn run(self, output: &Output) -> Result<(), CliError> {
         let profile = self.profile.profile_or(Profile::tofino());
-        let estimate = estimate::estimate(&profile, self.target.into())
-            .map_err(|refusal| CliError::Profile(refusal.to_string()))?;
+        let chip = self.target.into();
+        let estimate = estimate::estimate(&profile, chip).map_err(|refusal| {
+            let name = self.target.to_possible_value().map(|value| value.get_name().to_owned());
+            let fits = |profile: &Profile| estimate::estimate(profile, chip).is_ok();
+            does_not_fit(&name.unwrap_or_default(), &refusal.to_string(), fits)
+        })?;
         output.event(&Estimated { event: "p4_estimate", estimate: &estimate })?;
         output.line(format_args!("{}", estimate.to_string().trim_end_matches('\n')))
     }

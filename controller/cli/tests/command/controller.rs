@@ -126,6 +126,7 @@ fn insecure_settings_need_an_option() {
     for (wrong, option) in [
         ("controller --dev --http 0.0.0.0:0", "--insecure"),
         ("controller --topology x --state y", "--insecure"),
+        ("controller", "netfold controller --dev"),
         ("controller --topology x", "--state"),
         ("controller --dev --tls-cert x", "--tls-key"),
         ("tenant set red", "--slots"),
@@ -180,4 +181,15 @@ fn declared_jobs_are_read_after_a_kill() {
     let described = one(&format!("job describe blue/kept --controller {grpc}"));
     assert_eq!(number(&described["spec"], "workers"), 4.0);
     let _ = std::fs::remove_file(state);
+}
+
+#[test]
+fn the_jobs_of_an_unknown_tenant_are_an_error_and_not_an_empty_list() {
+    let (_controller, _workers, grpc) = dev("");
+    let (code, lines) = run(&format!("job list --controller {grpc} --tenant read"));
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "event")), (Some(1), "error"), "{error}");
+    assert!(text(error, "message").contains("there is no tenant 'read'"), "{error}");
+    let (code, _) = run(&format!("job list --controller {grpc} --tenant red"));
+    assert_eq!(code, Some(0));
 }

@@ -125,3 +125,10 @@ fn a_worker_started_by_hand_can_train() {
         running.iter_mut().map(|worker| text(&worker.event("done"), "digest").to_owned()).collect();
     assert_eq!(digests[0], digests[1]);
 }
+
+#[test]
+fn a_number_of_slots_that_is_no_power_of_two_is_an_argument() {
+    let (code, lines) = run("worker --switch 127.0.0.1:1 --job slots --rank 0 --world 1 --slots 100");
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(2), "argument"), "{error}");
+}

@@ -41,3 +41,19 @@ fn an_unwritable_file_is_an_error() {
     assert_eq!((code, text(error, "kind")), (Some(1), "file"), "{error}");
     assert!(text(error, "message").contains("/nowhere/at/all.p4"));
 }
+
+#[test]
+fn a_profile_that_does_not_fit_a_target_names_those_that_do() {
+    for (wrong, target, fits) in [
+        ("p4 emit --target tna --profile hardware", "tna", "tofino"),
+        ("p4 emit --target pna --profile hardware", "pna", "nic"),
+        ("p4 estimate --target tofino1 --profile hardware", "tofino1", "tofino"),
+    ] {
+        let (code, lines) = run(wrong);
+        let message = text(lines.last().unwrap(), "message");
+        assert_eq!(code, Some(2), "{wrong}: {message}");
+        assert!(message.contains(&format!("does not fit the target {target}")), "{wrong}: {message}");
+        let (_, named) = message.split_once("profiles that fit: ").expect("the profiles are named");
+        assert!(named.contains(fits), "{wrong}: {message}");
+    }
+}

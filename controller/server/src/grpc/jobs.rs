@@ -69,6 +69,13 @@ impl v1::jobs_server::Jobs for Jobs {
         let visibility = self.authorizer.see(&metadata, request.tenant.as_deref()).await?;
         let filter = Filter::new(&request, visibility)?;
         let snapshot = self.control.snapshot(filter.scope).await.map_err(|error| error.into_status())?;
+        // Jobs that have ended may outlast their tenant.
+        if let Some(tenant) = request.tenant
+            && !snapshot.tenants.iter().any(|known| known.name == tenant)
+            && !snapshot.jobs.iter().any(|job| job.name.tenant == tenant)
+        {
+            return Err(not_found("tenant", tenant));
+        }
         Ok(Response::new(filter.page(snapshot.jobs)))
     }
 

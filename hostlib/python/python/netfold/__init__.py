@@ -52,6 +52,10 @@ __all__ = [
     "__version__",
 ]
 
+# Where users import them from; without this, tracebacks would name the private modules.
+for _public in (ArgumentError, Closed, Communicator, Error, Forked, Mismatch, PeerLost, Refused, Switch, SwitchLost, TensorError, Timeout, Unreachable, Work):
+    _public.__module__ = __name__
+
 
 def _at_exit() -> None:
     # Threads of the library must end before the interpreter does.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from types import TracebackType
 from typing import Any, Callable, List, Optional, Type, TypeVar
@@ -63,6 +64,7 @@ class Communicator:
         join_timeout: Optional[float] = None,
         stall_timeout: Optional[float] = None,
         resend_after: Optional[float] = None,
+        warn_unused_switch: bool = True,
     ) -> None:
         """Joins the job; returns when all ranks have joined.
 
@@ -89,6 +91,9 @@ class Communicator:
         ``classes`` (1, 2, 4, 8 or 16, the same on all ranks) are the priority classes of operations: through a switch, one of a
         higher ``priority``, below ``classes``, overtakes those before it, chunk by chunk. All ranks start the same operations in the
         same order all the same.
+
+        A configured switch that is not used, because all ranks share a host or because the switch does not admit them, is a
+        ``RuntimeWarning`` of rank 0 with the reason, unless ``warn_unused_switch=False``.
 
         Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move.
         """
@@ -123,6 +128,8 @@ class Communicator:
         )
         self._mode = mode
         _open.add(self)
+        if rank == 0 and (reason := self._native.unused_switch()) is not None and warn_unused_switch:
+            warnings.warn(f"netfold: the configured switch is not used: {reason}", RuntimeWarning, stacklevel=2)
 
     @property
     def rank(self) -> int:
@@ -143,6 +150,12 @@ class Communicator:
     def path(self) -> str:
         """The data path, and the reason for it: the switch, shared memory, or a ring."""
         return self._native.path()
+
+    @property
+    def unused_switch(self) -> Optional[str]:
+        """Why the configured switch was not used when the communicator was made, and what to change; ``None`` if it is used or none was
+        configured. Rank 0 warns of it, too."""
+        return self._native.unused_switch()
 
     @property
     def closed(self) -> bool:

@@ -64,12 +64,12 @@ impl Job {
     }
 
     /// The arguments of each rank's process.
-    pub(super) fn arguments(&self, control: u16) -> Vec<Vec<String>> {
+    pub(super) fn arguments(&self, control: SocketAddr) -> Vec<Vec<String>> {
         let rank = |rank: u16| {
             words(&[
                 "worker",
                 "--controller",
-                &format!("127.0.0.1:{control}"),
+                &control.to_string(),
                 "--tenant",
                 self.tenant,
                 "--job",
@@ -170,9 +170,19 @@ impl Job {
         ended.map(|worker| worker.error.clone().unwrap_or_else(|| worker.process.stderr())).collect()
     }
 
-    /// What all workers wrote on standard error.
-    pub(super) fn errors(&self) -> Vec<String> {
-        self.workers.iter().map(|worker| worker.process.stderr()).filter(|text| !text.is_empty()).collect()
+    /// For each worker whether it runs, what it has done, and what it wrote on standard error.
+    pub(super) fn states(&self) -> Vec<String> {
+        let state = |(rank, worker): (usize, &Worker)| {
+            let end = match (&worker.error, worker.ended) {
+                (Some(error), _) => error.as_str(),
+                (None, true) => "ended without an error",
+                (None, false) => "runs",
+            };
+            let operations = worker.operations;
+            let stderr = worker.process.stderr();
+            format!("rank {rank} of {}: {end}, {operations} all-reduces; {stderr}", self.name())
+        };
+        self.workers.iter().enumerate().map(state).collect()
     }
 
     fn find<'a>(&self, live: &'a [Value]) -> Option<&'a Value> {

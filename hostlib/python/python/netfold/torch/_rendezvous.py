@@ -11,7 +11,7 @@ import threading
 from datetime import timedelta
 from typing import Any, List, Optional, Tuple
 
-from .. import Communicator, Error, Switch
+from .. import ArgumentError, Communicator, Error, Switch
 from ._options import Options
 
 logger = logging.getLogger("netfold")
@@ -107,23 +107,40 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             fall_back=options.fall_back,
             join_timeout=seconds,
             stall_timeout=timeout.total_seconds(),
+            warn_unused_switch=False,
         )
     except Error as error:
-        if options.fall_back is False:
+        # An invalid option is an error on all ranks, whatever may be done without a switch.
+        if isinstance(error, ArgumentError):
+            verdict = f"?{error}"
+        elif options.fall_back is False:
             verdict = f"!{error.kind}: {error}"
         else:
             verdict = f"{error.kind}: {error}"
     verdicts = [text.decode() for text in exchange(verdict.encode())]
     bad = [(index, text) for index, text in enumerate(verdicts) if text]
     if not bad:
+        _warn_unused(communicator, rank, options)
         return communicator, ""
     if communicator is not None:
         communicator.abort()
         communicator.close()
-    first, why = bad[0]
+    first, why = next(((index, text) for index, text in bad if text.startswith("?")), bad[0])
+    if why.startswith("?"):
+        raise ArgumentError(f"netfold on rank {first}: {why[1:]}", "argument")
     if why.startswith("!"):
         raise Error(f"rank {first} has no path to the group: {why[1:]}", "refused")
     return None, f"rank {first}: {why}"
+
+
+def _warn_unused(communicator: Optional[Communicator], rank: int, options: Options) -> None:
+    """Warns on rank 0 of a switch or controller that was configured and is not used. The switch in rank 0's process was not."""
+    configured = f"controller {options.controller}" if options.controller else f"switch {options.switch}"
+    if communicator is None or rank != 0 or not (options.controller or options.switch):
+        return
+    reason = communicator.unused_switch
+    if reason is not None:
+        logger.warning("netfold: the configured %s is not used: %s", configured, reason)
 
 
 def _first_word(options: Options) -> str:

@@ -1,0 +1,34 @@
+//! Every type in a signature or a field of the public interface can be named by a crate that depends on `netfold` alone.
+
+use netfold::{
+    AbortReason, Admission, Builder, Communicator, CoreError, Cores, Error, IoCounters, IoError, IoSpec,
+    Lanes, MeshError, OpSpecError, OpenOptions, PacketIo, PortProtocol, Refusal, SharedError, Stats,
+    WorkerConfigError, WorkerStats,
+};
+
+#[test]
+fn the_types_of_options_errors_and_reports_have_names() {
+    let _: fn(Builder, IoSpec) -> Builder = Builder::io;
+    let _: fn(Builder, Cores) -> Builder = Builder::cores;
+    let _: fn(Builder, Box<dyn PacketIo>, Admission) -> Builder = Builder::transport;
+    let open = |_: &OpenOptions| -> Result<Box<dyn PacketIo>, IoError> { Err(IoError::PeerClosed) };
+    let _: Builder = Communicator::builder().io_by(open);
+    let _: fn(Lanes, u16) -> netfold::quantize::Quantizer = netfold::quantize::Quantizer::new;
+    let _: fn(&Stats) -> (&WorkerStats, &IoCounters) = |stats| (&stats.worker, &stats.io);
+    assert!(cause(&Error::from(IoError::PeerClosed)).is_none());
+}
+
+/// The cause in an error that carries one of another crate's types.
+fn cause(error: &Error) -> Option<&dyn std::any::Any> {
+    Some(match error {
+        Error::Config(cause) => cause as &WorkerConfigError,
+        Error::Core(cause) => &**cause as &CoreError,
+        Error::Refused { reason, .. } => reason as &Refusal,
+        Error::WrongPort { found, .. } => found as &PortProtocol,
+        Error::Mesh(cause) => &**cause as &MeshError,
+        Error::Shared(cause) => &**cause as &SharedError,
+        Error::Length(cause) => cause as &OpSpecError,
+        Error::Aborted(reason) => reason as &AbortReason,
+        _ => return None,
+    })
+}
