@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// Run the full numbers of seeds and cases, and simulate every experiment again
     #[arg(long)]
     long: bool,
+    /// First seed of the simulations; 0 unless given, so that every run plays the same. Property tests draw new seeds in every run
+    #[arg(long, value_name = "SEED")]
+    first_seed: Option<u64>,
 }
 
 /// What the summaries of all test programs add up to.
@@ -48,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Ok(executables) => {
             let logs = metadata::target_folder()?.join("test-logs");
             let jobs = arguments.jobs.unwrap_or_else(jobs);
-            let variables = variables(arguments.long)?;
+            let variables = variables(arguments)?;
             executables::run(executables, jobs, &variables, &logs, |finished| {
                 println!("{}", finished.output.trim_end());
                 finished.output.lines().for_each(|line| total.add(line));
@@ -100,9 +103,10 @@ fn jobs() -> usize {
 }
 
 /// What tests read from their environment.
-fn variables(long: bool) -> Result<Vec<(&'static str, PathBuf)>> {
+fn variables(arguments: &Arguments) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut variables = clients::interpreters()?;
-    if long {
+    variables.extend(arguments.first_seed.map(|seed| ("SIM_FIRST", PathBuf::from(seed.to_string()))));
+    if arguments.long {
         variables.extend(
             [("NETFOLD_LONG", "1"), ("SIM_SEEDS", "8000"), ("PROPTEST_CASES", "20000")]
                 .map(|(name, value)| (name, PathBuf::from(value))),
