@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import netfold.torch
 
-DATA = pathlib.Path(__file__).resolve().parents[3] / "testbed" / "data" / "digits.csv"
+DATA = pathlib.Path(__file__).resolve().parents[3] / "testbed" / "train" / "data" / "digits.csv"
 
 #: Every how many-th image is held out.
 HELD_OUT = 5

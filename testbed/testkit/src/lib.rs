@@ -10,6 +10,7 @@
 //! - [`plot`]: bar and line charts as SVG.
 //! - [`process`]: child processes that are killed when dropped.
 //! - [`sample`]: order statistics of repeated measurements.
+//! - [`transcript`]: runs the commands of a documentation page and compares their output.
 //! - [`wait`]: polls a condition until a deadline.
 
 pub mod allocation;
@@ -21,4 +22,5 @@ pub mod namespace;
 pub mod plot;
 pub mod process;
 pub mod sample;
+pub mod transcript;
 pub mod wait;

@@ -21,3 +21,4 @@ mod standby;
 mod switch;
 mod testbed;
 mod tls;
+mod tutorials;

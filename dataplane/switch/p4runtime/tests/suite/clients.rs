@@ -11,12 +11,14 @@ use netfold_switch::{EmptyPipeline, Switch};
 use netfold_switch_p4runtime::{Server, ServerConfig};
 use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
 
-/// Runs a client's script against an empty switch.
-fn run(variable: &str, script: &str) {
+/// Runs a client's script, at a path from this package, against an empty switch; returns what it printed, or `None` without the client.
+fn run(variable: &str, script: &str, more: &[String]) -> Option<String> {
     let Ok(python) = std::env::var(variable) else {
         println!("skipped: {script}, {variable} names no interpreter");
-        return;
+        return None;
     };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let script = path.file_name().unwrap().to_string_lossy();
     let program = allreduce::program(&by_name("small").unwrap()).unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (info, config) = (folder.join(format!("{script}.txtpb")), folder.join(format!("{script}.json")));
@@ -27,17 +29,17 @@ fn run(variable: &str, script: &str) {
     let handle = switch.handle();
     let thread = std::thread::spawn(move || switch.run());
     let server = Server::start(([127, 0, 0, 1], 0).into(), ServerConfig::default(), handle.clone()).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
     let mut client = Command::new("timeout");
     client.args(["120", &python]).arg(path).arg(server.local_addr().to_string()).arg(info).arg(config);
-    client.args([9, 3].map(advance));
+    client.args(more);
     let output = client.output().unwrap();
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     server.stop().unwrap();
     handle.stop();
     let _ = thread.join();
-    assert!(output.status.success() && text.contains(" ok"), "{text}");
+    assert!(output.status.success(), "{text}");
+    Some(text)
 }
 
 /// An ADVANCE of slot 0 to a chunk, in hexadecimal.
@@ -66,10 +68,25 @@ fn advance(chunk: u32) -> String {
 
 #[test]
 fn p4runtime_shell() {
-    run("NETFOLD_TEST_P4RUNTIME_SHELL", "p4runtime_shell.py");
+    let printed =
+        run("NETFOLD_TEST_P4RUNTIME_SHELL", "tests/clients/p4runtime_shell.py", &[9, 3].map(advance));
+    assert!(printed.is_none_or(|text| text.contains(" ok")));
 }
 
 #[test]
 fn finsy() {
-    run("NETFOLD_TEST_FINSY", "finsy_client.py");
+    let printed = run("NETFOLD_TEST_FINSY", "tests/clients/finsy_client.py", &[9, 3].map(advance));
+    assert!(printed.is_none_or(|text| text.contains(" ok")));
+}
+
+#[test]
+fn the_session_of_the_p4_tutorial() {
+    let page = include_str!("../../../../../docs/tutorials/p4.md");
+    let shown = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let printed = run("NETFOLD_TEST_P4RUNTIME_SHELL", "../../../p4/examples/session.py", &[]);
+    let Some(printed) = printed else { return };
+    let printed: Vec<&str> = printed.lines().collect();
+    for line in shown.lines() {
+        assert!(printed.contains(&line), "the page shows '{line}', printed is {printed:#?}");
+    }
 }

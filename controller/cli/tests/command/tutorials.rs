@@ -1,0 +1,83 @@
+//! The tutorials: their commands are run as they are on the page, and their output is compared with it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::namespace::{self, NamespaceSet, command, command_in};
+use netfold_testkit::process::present;
+use netfold_testkit::transcript::{play, steps};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Runs a page in a network namespace of its own, where the default ports are free.
+fn run(page: &str) {
+    if !namespace::available() {
+        return;
+    }
+    let mut namespaces = NamespaceSet::new();
+    let name = namespaces.add("tutorial", 0).unwrap();
+    command(&format!("ip -n {name} link set lo up")).unwrap();
+    let folder = TemporaryDirectory::new("tutorial");
+    let program = Path::new(env!("CARGO_BIN_EXE_netfold")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    let mut shell: Command = command_in(&name, "bash");
+    shell.env("PATH", path);
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
+        shell.env_remove(variable);
+    }
+    let steps = steps(&read(page));
+    assert!(steps.len() > 5, "{page} has commands");
+    play(shell, folder.path(), &steps);
+}
+
+#[test]
+fn the_operators_tutorial_runs() {
+    if present("openssl", "the operator's tutorial") && present("curl", "the operator's tutorial") {
+        run("docs/tutorials/operator.md");
+    }
+}
+
+#[test]
+fn the_p4_tutorial_runs() {
+    run("docs/tutorials/p4.md");
+}
+
+/// The code blocks of a language on a page, without indentation.
+fn blocks(page: &str, language: &str) -> Vec<Vec<String>> {
+    let mut blocks = Vec::new();
+    let mut inside = false;
+    for line in read(page).lines() {
+        if line.starts_with("```") {
+            inside = !inside && line == format!("```{language}");
+            blocks.extend(inside.then(Vec::new));
+        } else if let Some(block) = blocks.last_mut().filter(|_| inside) {
+            block.push(line.trim().to_owned());
+        }
+    }
+    blocks
+}
+
+/// Whether lines follow each other in a file, in this order.
+fn follow(lines: &[String], file: &str) -> bool {
+    let text = read(file);
+    let mut rest = text.lines().map(str::trim);
+    lines.iter().all(|line| rest.any(|other| other == line))
+}
+
+#[test]
+fn code_on_the_pages_is_that_of_the_programs() {
+    let rust = blocks("docs/tutorials/rust.md", "rust");
+    assert!(rust.len() >= 2);
+    for block in &rust[..2] {
+        assert!(follow(block, "hostlib/examples/all_reduce.rs"), "{block:#?}");
+    }
+    let python = blocks("docs/tutorials/p4.md", "python");
+    assert!(follow(&python[0], "p4/examples/session.py"), "{python:#?}");
+}
