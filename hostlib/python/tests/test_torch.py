@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import HERE, LIMIT, Processes, run_ranks
+from conftest import HERE, LIMIT, Processes, free_port, run_ranks
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available():
@@ -200,13 +200,25 @@ def test_without_a_configured_switch_nothing_is_unused():
         assert "is not used" not in outcome.output
 
 
+def test_the_example_trains_alike_over_both():
+    processes = Processes("--no-speed", 2, {"NETFOLD_SHARED_MEMORY": "1"}, program="../examples/ddp.py")
+    first, second = processes.wait()
+    assert (first.code, second.code) == (0, 0), first.output + second.output
+    assert "netfold: bfp16, the switch at" in first.output, first.output
+    last = [line for line in first.output.splitlines() if line.strip().startswith("20 ")][0].split()
+    gloo, netfold_ = float(last[2]), float(last[5])
+    assert min(gloo, netfold_) > 90 and abs(gloo - netfold_) < 2, first.output
+
+
 def test_forked_data_loaders():
     for outcome in run_ranks("fork_workers"):
         assert outcome["done"]
 
 
 def test_torchrun_restarts_a_job(tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max_restarts", "1"]
+    # Not --standalone, which takes the port 29400 in torch 1.13.
+    meeting = ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"localhost:{free_port()}", "--rdzv_id", "restarts"]
+    launch = [sys.executable, "-m", "torch.distributed.run", *meeting, "--nproc_per_node", "2", "--max_restarts", "1"]
     # torch 1.13 needs both to be named under Python 3.11.
     launch += ["--redirects", "2", "--tee", "1", "--log_dir", str(tmp_path), str(HERE / "torch_ranks.py"), "elastic"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "NETFOLD_SHARED_MEMORY": "0"}
