@@ -1,5 +1,6 @@
 //! The commands: one module each.
 
+mod about;
 mod bench;
 mod controller;
 mod demo;
@@ -36,11 +37,19 @@ Examples:
 
 /// In-network aggregation of the gradients of distributed training.
 #[derive(Debug, Parser)]
-#[command(name = "netfold", version, about, after_help = EXAMPLES, propagate_version = true)]
+#[command(name = "netfold", version, after_help = EXAMPLES, propagate_version = true)]
 pub(crate) struct Cli {
     /// Print one JSON object per line on standard output, and nothing else there.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Log more on standard error: once for what the libraries do, twice for every detail. RUST_LOG selects by module.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+
+    /// Log errors only.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -60,6 +69,10 @@ pub(crate) enum Command {
     Job(job::JobCommand),
     Tenant(tenant::TenantCommand),
     Top(top::TopCommand),
+    Completions(about::Completions),
+    #[command(name = "man")]
+    Manual(about::Manual),
+    Version(about::Version),
 }
 
 /// A congestion-control algorithm by its name.
@@ -95,6 +108,9 @@ impl Command {
             Self::Job(command) => command.run(output),
             Self::Tenant(command) => command.run(output),
             Self::Top(command) => command.run(output),
+            Self::Completions(command) => command.run(output),
+            Self::Manual(command) => command.run(output),
+            Self::Version(command) => command.run(output),
         }
     }
 }

@@ -113,6 +113,9 @@ pub(crate) enum CliError {
     /// The training does not agree with its reference. The summary has shown it.
     #[error("the training does not agree with its reference")]
     Disagrees,
+    /// A profile does not fit a target.
+    #[error("{0}")]
+    Target(String),
     /// A profile has no pipeline.
     #[error("there is no such pipeline: {0}")]
     Profile(String),
@@ -162,7 +165,7 @@ impl CliError {
     /// A stable name for programs; listed in `docs/operations.md`.
     pub(crate) fn kind(&self) -> &str {
         match self {
-            Self::Usage(_) | Self::Training(_) | Self::Profile(_) => "usage",
+            Self::Usage(_) | Self::Training(_) | Self::Profile(_) | Self::Target(_) => "usage",
             Self::PortInUse { .. } => "port_in_use",
             Self::Listen { .. } => "listen",
             Self::File { .. } | Self::Read { .. } => "file",
@@ -221,7 +224,7 @@ impl CliError {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Training(_) | Self::Profile(_) => 2,
+            Self::Usage(_) | Self::Training(_) | Self::Profile(_) | Self::Target(_) => 2,
             Self::Job { source, .. } if source.kind() == "argument" => 2,
             Self::Interrupted => INTERRUPTED,
             // The reader has what it wanted, as `head` does.

@@ -21,7 +21,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    show_warnings();
+    start_log(match (cli.quiet, cli.verbose) {
+        (true, _) => "netfold=error",
+        (false, 0) => "netfold=warn",
+        (false, 1) => "netfold=info",
+        (false, _) => "netfold=debug",
+    });
     let output = Output::new(cli.json);
     match cli.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,9 +37,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the libraries' warnings on standard error; `RUST_LOG` selects more, as in `netfold=info`.
-fn show_warnings() {
-    let environment = env_logger::Env::default().default_filter_or("netfold=warn");
+/// Prints the libraries' log on standard error; `RUST_LOG` has precedence over the filter.
+fn start_log(filter: &str) {
+    let environment = env_logger::Env::default().default_filter_or(filter);
     env_logger::Builder::from_env(environment)
         .format(|out, record| {
             writeln!(out, "{}: {}", record.level().as_str().to_ascii_lowercase(), record.args())

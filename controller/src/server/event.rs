@@ -84,7 +84,7 @@ fn switch(seen: &mut ControllerEvent, event: &JobEvent) {
     match event {
         JobEvent::SwitchUp { switch, fresh } => {
             (seen.kind, seen.switch) = ("switch_up", Some(switch.clone()));
-            let how = if *fresh { ", and holds nothing of before" } else { "" };
+            let how = if *fresh { ", without state of an earlier run" } else { "" };
             seen.message = format!("switch '{switch}' is up{how}");
         }
         JobEvent::SwitchDown { switch, reason } => {

@@ -339,23 +339,24 @@ impl ControllerCommand {
     }
 }
 
-/// Prints events until a stop is requested or a part of the controller ends.
+/// Prints events until a stop is requested or a part of the controller ends, those of that moment included.
 fn attend(
     output: &Output,
     stop: &Stop,
     running: &Running,
     mut events: Receiver<Arc<ControllerEvent>>,
 ) -> Result<(), CliError> {
-    while !stop.requested() && !running.is_finished() {
+    loop {
+        let ends = stop.requested() || running.is_finished();
         match events.try_recv() {
             Ok(event) => show(output, &event)?,
             Err(TryRecvError::Lagged(missed)) => {
                 output.line(format_args!("{missed} events were not shown"))?
             }
+            Err(TryRecvError::Empty | TryRecvError::Closed) if ends => return Ok(()),
             Err(TryRecvError::Empty | TryRecvError::Closed) => std::thread::sleep(POLL_INTERVAL),
         }
     }
-    Ok(())
 }
 
 /// Prints an event; with `--json`, an object with the job's and the switch's names.
@@ -367,15 +368,22 @@ fn show(output: &Output, event: &ControllerEvent) -> Result<(), CliError> {
         "job": job, "switch": switch, "epoch": event.epoch, "reason": event.reason.unwrap_or_default(),
         "message": event.message,
     }))?;
-    let about: Vec<&str> =
-        [job.as_str(), switch.as_str()].into_iter().filter(|name| !name.is_empty()).collect();
     output.line(format_args!(
-        "{}  {:<16} {}: {}",
+        "{}  {:<16} {}",
         clock(event.at_ms),
         event.kind,
-        about.join(" at "),
-        event.message
+        sentence(&job, &switch, &event.message)
     ))
+}
+
+/// An event's message after the names of its job and its switch, where the message does not name them itself.
+fn sentence(job: &str, switch: &str, message: &str) -> String {
+    let missing = |name: &&str| !name.is_empty() && !message.contains(*name);
+    let about: Vec<&str> = [job, switch].into_iter().filter(missing).collect();
+    match about.is_empty() {
+        true => message.to_owned(),
+        false => format!("{}: {message}", about.join(" at ")),
+    }
 }
 
 fn sharing(name: &str) -> Result<Sharing, String> {
@@ -429,5 +437,18 @@ fn dev_failed(error: DevError) -> CliError {
     match error {
         DevError::Controller(error) => failed(error),
         other => CliError::Controller(Box::new(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[test]
+    fn events_name_their_subject_once() {
+        assert_eq!(sentence("", "", "tenant 'red' was added"), "tenant 'red' was added");
+        assert_eq!(sentence("", "tor", "switch 'tor' is up"), "switch 'tor' is up");
+        assert_eq!(sentence("red/train", "tor", "admitted"), "red/train at tor: admitted");
+        assert_eq!(sentence("red/train", "tor", "tor is lost"), "red/train: tor is lost");
     }
 }

@@ -160,7 +160,7 @@ impl Target {
 fn does_not_fit(target: &str, reason: &str, fits: impl Fn(&Profile) -> bool) -> CliError {
     let named = profile::named().into_iter().filter(|named| fits(&named.profile));
     let names: Vec<_> = named.map(|named| named.name).collect();
-    CliError::Profile(format!(
+    CliError::Target(format!(
         "this profile does not fit the target {target}: {reason}; profiles that fit: {} (--profile)",
         names.join(", ")
     ))

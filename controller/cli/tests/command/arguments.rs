@@ -2,7 +2,7 @@
 
 use crate::process::{netfold, run, text};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 17] = [
     "",
     "demo",
     "switch",
@@ -13,6 +13,13 @@ const COMMANDS: [&str; 10] = [
     "bench quantize",
     "p4 emit --target v1model",
     "p4 info",
+    "controller",
+    "job list",
+    "tenant add",
+    "top",
+    "completions",
+    "man",
+    "version",
 ];
 
 #[test]
@@ -93,4 +100,59 @@ fn without_json_errors_are_text() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("cause: ") && error.contains("127.0.0.1:1"), "{error}");
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = netfold(&format!("completions {shell}")).output().unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{shell}");
+        for word in ["controller", "declare", "slots", "p4runtime"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(run("completions tcsh").0, Some(2));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = std::env::temp_dir().join(format!("netfold-man-{}", std::process::id()));
+    let output = netfold("man --output").arg(&folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (page, words) in [
+        ("netfold.1", "aggregation of the gradients"),
+        ("netfold-switch.1", "listen"),
+        ("netfold-bench-all-reduce.1", "Slots of the job"),
+        ("netfold-job-declare.1", "Number of workers"),
+    ] {
+        let text =
+            std::fs::read_to_string(folder.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+    let (_, lines) = run("man");
+    assert!(text(&lines[0], "text").contains(".TH"), "{}", lines[0]);
+}
+
+#[test]
+fn version_has_the_wire_protocol() {
+    let (code, lines) = run("version");
+    assert_eq!((code, text(&lines[0], "version")), (Some(0), env!("CARGO_PKG_VERSION")));
+    assert_eq!(lines[0]["protocol"], netfold_wire::VERSION, "{}", lines[0]);
+    let short = netfold("--version").output().unwrap();
+    assert_eq!(String::from_utf8(short.stdout).unwrap(), format!("netfold {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_log_level_follows_options() {
+    let log = |options: &str| {
+        let one = "worker --switch 127.0.0.1:1 --rendezvous 127.0.0.1:0 --job log --rank 0 --world 1";
+        let output = netfold(&format!("{one} {options}")).env_remove("RUST_LOG").output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let info = "info: rank 0 of 1";
+    assert!(log("-v").contains(info), "{}", log("-v"));
+    assert!(!log("").contains(info) && !log("-q").contains(info));
+    assert_eq!(run("version -q -v").0, Some(2), "one excludes the other");
 }

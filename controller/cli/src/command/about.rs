@@ -1,0 +1,142 @@
+//! `netfold completions`, `man` and `version`: what the command says of itself.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use serde::Serialize;
+
+use super::Cli;
+use crate::error::CliError;
+use crate::output::Output;
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  netfold completions bash > /etc/bash_completion.d/netfold
+  netfold completions zsh > ~/.zfunc/_netfold
+  netfold completions fish > ~/.config/fish/completions/netfold.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  netfold man | man -l -                         show the page of netfold
+  netfold man --output /usr/local/share/man/man1 write a page for every command";
+
+const VERSION_EXAMPLES: &str = "\
+Examples:
+  netfold version
+  netfold version --json                         versions of the program and of the wire protocol, and optional features";
+
+/// Print a shell's completions for all commands and options.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+/// Print the manual page, or write those of all commands to a folder.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct Manual {
+    /// Write a page for each command to this folder, which is created if it does not exist.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+/// Print the versions of the program and of the wire protocol, and the features it was built with.
+#[derive(Debug, Args)]
+#[command(after_help = VERSION_EXAMPLES)]
+pub(crate) struct Version {}
+
+/// A generated text, with `--json`.
+#[derive(Serialize)]
+struct Text<'a> {
+    event: &'static str,
+    text: &'a str,
+}
+
+/// The versions, with `--json`.
+#[derive(Serialize)]
+struct Versions {
+    event: &'static str,
+    version: &'static str,
+    /// Version in the header of every packet.
+    protocol: u8,
+    /// Optional features of the build.
+    features: Vec<&'static str>,
+    /// Kernels of the host library on this processor.
+    kernels: &'static str,
+}
+
+impl Completions {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), CliError> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "netfold", &mut text);
+        print(output, "completions", &text)
+    }
+}
+
+impl Manual {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), CliError> {
+        let mut command = Cli::command();
+        command.build();
+        let Some(folder) = &self.output else {
+            return print(output, "manual", &page(command)?);
+        };
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CliError::File { path, source }
+        };
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        let mut commands = vec![("netfold".to_owned(), command)];
+        let mut written = 0;
+        while let Some((name, command)) = commands.pop() {
+            let inner =
+                command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());
+            commands.extend(inner.map(|inner| (format!("{name}-{}", inner.get_name()), inner.clone())));
+            let path = folder.join(format!("{name}.1"));
+            fs::write(&path, page(command)?).map_err(failed(&path))?;
+            written += 1;
+        }
+        output.event(
+            &serde_json::json!({ "event": "manual", "file": folder.display().to_string(), "pages": written }),
+        )?;
+        output.line(format_args!("{written} manual pages in {}", folder.display()))
+    }
+}
+
+impl Version {
+    pub(crate) fn run(&self, output: &Output) -> Result<(), CliError> {
+        let optional = [("dpdk", cfg!(feature = "dpdk")), ("testbed", cfg!(feature = "testbed"))];
+        let versions = Versions {
+            event: "version",
+            version: env!("CARGO_PKG_VERSION"),
+            protocol: netfold_wire::VERSION,
+            features: optional.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect(),
+            kernels: netfold::quantize::Kernel::detect().name(),
+        };
+        output.event(&versions)?;
+        let features =
+            if versions.features.is_empty() { "none".into() } else { versions.features.join(", ") };
+        output.line(format_args!(
+            "netfold {}\n  wire protocol      version {}\n  optional features  {features}\n  kernels            {}",
+            versions.version, versions.protocol, versions.kernels
+        ))
+    }
+}
+
+/// A command's page in roff.
+fn page(command: clap::Command) -> Result<Vec<u8>, CliError> {
+    let mut text = Cursor::new(Vec::new());
+    Man::new(command).section("1").source("Netfold").render(&mut text).map_err(CliError::Output)?;
+    Ok(text.into_inner())
+}
+
+fn print(output: &Output, event: &'static str, text: &[u8]) -> Result<(), CliError> {
+    let text = String::from_utf8_lossy(text);
+    output.event(&Text { event, text: &text })?;
+    output.line(format_args!("{}", text.trim_end_matches('\n')))
+}
