@@ -34,6 +34,9 @@ const FRAMEWORKS: &[Requirement] = &[
     requirement("etcd", &["--version"], &["etcd-server"]),
     requirement("etcdctl", &["version"], &["etcd-client"]),
     requirement("ip", &["-V"], &["iproute2"]),
+    requirement("pkill", &["--version"], &["procps"]),
+    requirement("openssl", &["version"], &["openssl"]),
+    requirement("curl", &["--version"], &["curl"]),
 ];
 
 /// What the feature `dpdk` is built with, and what its speed is compared with.

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet, command, command_in};
-use netfold_testkit::process::present;
 use netfold_testkit::transcript::{play, steps};
 
 fn root() -> PathBuf {
@@ -16,7 +15,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Runs a page in a network namespace of its own, where the default ports are free.
+/// Runs a page in namespaces of its own: of the network, where the default ports are free, and of processes, so that `pkill` reaches no
+/// process of another test and nothing is left running.
 fn run(page: &str) {
     if !namespace::available() {
         return;
@@ -27,7 +27,8 @@ fn run(page: &str) {
     let folder = TemporaryDirectory::new("tutorial");
     let program = Path::new(env!("CARGO_BIN_EXE_netfold")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let mut shell: Command = command_in(&name, "bash");
+    let mut shell: Command = command_in(&name, "unshare");
+    shell.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
     shell.env("PATH", path);
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
         shell.env_remove(variable);
@@ -39,9 +40,13 @@ fn run(page: &str) {
 
 #[test]
 fn the_operators_tutorial_runs() {
-    if present("openssl", "the operator's tutorial") && present("curl", "the operator's tutorial") {
-        run("docs/tutorials/operator.md");
+    for tool in ["openssl version", "curl --version"] {
+        if command(tool).is_err() {
+            println!("skipped: the operator's tutorial: `{tool}` fails");
+            return;
+        }
     }
+    run("docs/tutorials/operator.md");
 }
 
 #[test]
