@@ -91,7 +91,7 @@ class Outcome:
 
 
 class Processes:
-    """Ranks of a scenario of ``torch_ranks.py``, each a process."""
+    """Ranks of a scenario of ``torch_ranks.py``, or of a program with arguments, each a process."""
 
     def __init__(self, scenario: str, world: int, environment: Optional[Dict[str, str]] = None, program: str = "torch_ranks.py") -> None:
         port = str(free_port())
@@ -114,7 +114,7 @@ class Processes:
             }
             output = tempfile.TemporaryFile("w+")
             self.files.append(output)
-            command = [sys.executable, "-u", str(HERE / program), scenario]
+            command = [sys.executable, "-u", str(HERE / program), *scenario.split()]
             self.processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT))
 
     def wait(self, limit: float = LIMIT) -> List[Outcome]:

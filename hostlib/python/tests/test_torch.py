@@ -201,13 +201,13 @@ def test_without_a_configured_switch_nothing_is_unused():
 
 
 def test_the_example_trains_alike_over_both():
-    processes = Processes("--no-speed", 2, {"NETFOLD_SHARED_MEMORY": "1"}, program="../examples/ddp.py")
+    processes = Processes("--no-speed --epochs 6", 2, {"NETFOLD_SHARED_MEMORY": "1"}, program="../examples/ddp.py")
     first, second = processes.wait()
     assert (first.code, second.code) == (0, 0), first.output + second.output
     assert "netfold: bfp16, the switch at" in first.output, first.output
-    last = [line for line in first.output.splitlines() if line.strip().startswith("20 ")][0].split()
+    last = [line for line in first.output.splitlines() if line.strip().startswith("6 ")][0].split()
     gloo, netfold_ = float(last[2]), float(last[5])
-    assert min(gloo, netfold_) > 90 and abs(gloo - netfold_) < 2, first.output
+    assert min(gloo, netfold_) > 85 and abs(gloo - netfold_) < 3, first.output
 
 
 def test_forked_data_loaders():
