@@ -23,12 +23,13 @@ impl PortProtocol {
     /// The protocol whose server sends these bytes first; `None` when it is none of these, or cannot be known yet.
     ///
     /// A control port sends an object, `{`. An HTTP/2 server begins with a SETTINGS frame on stream 0 (RFC 9113, 3.4 and 4.1): 24 bits of
-    /// length, type 4. An HTTP/1 response begins with `HTTP/`. A TLS server answers plain text with an alert record: type 21, version 3.x.
+    /// length, type 4. An HTTP/1 response begins with `HTTP/`; a server that takes the line of JSON for a
+    /// request of HTTP/0.9, which has no status line, answers with the document alone, `<`. A TLS server answers plain text with an alert record: type 21, version 3.x.
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
             [b'{', ..] => Some(Self::Control),
             [21, 3, ..] => Some(Self::Tls),
-            [b'H', b'T', b'T', b'P', b'/', ..] => Some(Self::Http1),
+            [b'H', b'T', b'T', b'P', b'/', ..] | [b'<', ..] => Some(Self::Http1),
             [0, _, _, 4, _, 0, 0, 0, 0, ..] => Some(Self::Http2),
             _ => None,
         }
@@ -56,6 +57,7 @@ mod tests {
         assert_eq!(of(b"{\"type\":\"refused\""), Some(PortProtocol::Control));
         assert_eq!(of(&[0, 0, 24, 4, 0, 0, 0, 0, 0, 0, 2]), Some(PortProtocol::Http2));
         assert_eq!(of(b"HTTP/1.1 400 Bad Request\r\n"), Some(PortProtocol::Http1));
+        assert_eq!(of(b"<!DOCTYPE HTML>"), Some(PortProtocol::Http1));
         assert_eq!(of(&[21, 3, 3, 0, 2, 2, 70]), Some(PortProtocol::Tls));
         for unknown in [&b""[..], &[0, 0, 24, 4], b"SSH-2.0-OpenSSH", b"\xff\xff"] {
             assert_eq!(of(unknown), None, "{unknown:?}");
