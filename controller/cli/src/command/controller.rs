@@ -378,7 +378,9 @@ fn show(output: &Output, event: &ControllerEvent) -> Result<(), CliError> {
 
 /// An event's message after the names of its job and its switch, where the message does not name them itself.
 fn sentence(job: &str, switch: &str, message: &str) -> String {
-    let missing = |name: &&str| !name.is_empty() && !message.contains(*name);
+    let part_of_name = |letter: char| letter.is_alphanumeric() || "-_./:".contains(letter);
+    let named = |name: &str| message.split(|letter| !part_of_name(letter)).any(|word| word == name);
+    let missing = |name: &&str| !name.is_empty() && !named(name);
     let about: Vec<&str> = [job, switch].into_iter().filter(missing).collect();
     match about.is_empty() {
         true => message.to_owned(),
@@ -450,5 +452,6 @@ mod tests {
         assert_eq!(sentence("", "tor", "switch 'tor' is up"), "switch 'tor' is up");
         assert_eq!(sentence("red/train", "tor", "admitted"), "red/train at tor: admitted");
         assert_eq!(sentence("red/train", "tor", "tor is lost"), "red/train: tor is lost");
+        assert_eq!(sentence("", "s1", "switch 's10' is down"), "s1: switch 's10' is down");
     }
 }
