@@ -341,7 +341,7 @@ fn remedy(found: PortProtocol) -> &'static str {
             "a web server listens there; give a controller's port for workers (20041 by default) or a switch's control port (20038)"
         }
         PortProtocol::Tls => {
-            "it expects TLS; give the file of its certificate authority as controller_ca, or in the variable NETFOLD_CA"
+            "give the file of its certificate authority as controller_ca, or in the variable NETFOLD_CA"
         }
         _ => "give a controller's port for workers (20041 by default) or a switch's control port (20038)",
     }

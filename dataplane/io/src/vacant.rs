@@ -14,14 +14,14 @@ const PORTS: std::ops::Range<u16> = 10_240..32_768;
 const STEP: u16 = 16;
 
 /// The loopback address of this process: 127.64.0.0/10 holds all 2^22 ids that Linux gives to processes. A connecting socket has the
-/// source 127.0.0.1, so no other process uses it unless it is given it.
+/// source 127.0.0.1, so another process uses it only if it was passed to it.
 fn own_address() -> Ipv4Addr {
     let [_, high, middle, low] = process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | (high & 0x3f), middle, low)
 }
 
-/// A loopback address whose TCP and UDP ports are free, and that no other process uses unless it is given it: not for its servers, not
-/// for its connections, and not after a server there has ended and before it is started again. No call of the same process returns
+/// A loopback address whose TCP and UDP ports are free, and that another process uses only if it was passed to it: neither for a server
+/// nor for a connection, also after a server there has ended and before it is started again. No call of the same process returns
 /// it again until some 1,400 others were made.
 ///
 /// For rendezvous and servers whose address must be known before they run. A caller that can bind port 0 and announce

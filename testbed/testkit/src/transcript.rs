@@ -71,10 +71,10 @@ struct Shell {
 impl Shell {
     fn step(&mut self, step: &Step, output: &Path) {
         let Step { line, command, expected } = step;
-        // Comments at the end of a command are for readers.
         let running = command.strip_suffix('&');
         let (body, mark) = running.map_or((command.as_str(), ";"), |body| (body, "&"));
         let to = output.display();
+        // The command ends with a line of its own, so that it may end with a comment.
         self.process.write_line(&format!("{{ {body}\n}} > {to} 2>&1 < /dev/null {mark} echo \"ended $?\""));
         let ended = match self.lines.recv_timeout(HANG_TIMEOUT) {
             Ok(Some(ended)) => ended,
