@@ -27,7 +27,7 @@ mod tenants;
 
 pub use crate::jobs::SessionId;
 
-use self::rate_limiter::TokenRateLimiter;
+use self::rate_limiter::CredentialRateLimiter;
 use self::sharing::Reallocations;
 use crate::bands::Banding;
 use crate::executor::SwitchTask;
@@ -261,7 +261,7 @@ pub struct Coordinator {
     /// Tasks without an outcome yet.
     tasks: usize,
     /// Who shows wrong tokens.
-    token_limiter: TokenRateLimiter,
+    credential_limiter: CredentialRateLimiter,
     /// From whom slots were taken, and for whom.
     reallocations: Reallocations,
     shut_down: bool,
@@ -292,7 +292,7 @@ impl Coordinator {
             boots: BTreeMap::new(),
             down_since: BTreeMap::new(),
             tasks: 0,
-            token_limiter: TokenRateLimiter::default(),
+            credential_limiter: CredentialRateLimiter::default(),
             reallocations: Reallocations::default(),
             shut_down: false,
         };

@@ -9,6 +9,7 @@ use crate::route::{
     self, ChosenTree, Edge, LinkState, NetworkState, RouteRequest, SwitchAvailability, SwitchState,
 };
 use crate::slots::{SlotAllocator, SlotRange};
+use crate::ticket::TicketKey;
 use crate::topology::{Link, Member, SwitchId, Topology};
 use crate::tree::{Shape, Site, TreeError, TreeJob, TreePlan};
 use bitvec::vec::BitVec;
@@ -423,6 +424,11 @@ impl Fleet {
             (ports.count_ones() as u32, ports.len() as u32),
             (groups.count_ones() as u32, groups.len() as u32),
         ]
+    }
+
+    /// A new key for the resume tickets of a place.
+    pub(crate) fn ticket_key(&mut self) -> TicketKey {
+        TicketKey::generate(&mut self.keys)
     }
 
     /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish.

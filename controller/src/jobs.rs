@@ -11,6 +11,7 @@
 
 use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
+use crate::ticket::TicketKey;
 use netfold_control::Band;
 use netfold_control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +118,8 @@ pub(crate) struct ActiveTree {
     /// Since when it has this place.
     pub(crate) since: Duration,
     pub(crate) first_chunk: Option<u32>,
+    /// From which its members' resume tickets are derived.
+    pub(crate) ticket_key: TicketKey,
     /// Its classes of packets while it runs, where it has others than all jobs.
     pub(crate) band: Option<Band>,
     /// Members that have not left.
@@ -145,6 +148,7 @@ impl ActiveTree {
             number: job.job,
             epoch: job.epoch,
             key: job.key,
+            ticket_key: self.ticket_key.clone(),
             slots: job.slots,
             first_chunk: self.first_chunk,
             over: self.is_over(),

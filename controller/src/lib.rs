@@ -71,6 +71,7 @@ pub mod schedule;
 pub mod server;
 pub mod slots;
 pub mod switch_status;
+pub mod ticket;
 mod timers;
 pub mod topology;
 pub mod tree;

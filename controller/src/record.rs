@@ -4,6 +4,7 @@
 //! jobs, the places of jobs that run, and which switches are drained. Everything else is recovered: sessions by workers that
 //! resume, the contents of switches by reading them.
 
+use crate::ticket::TicketKey;
 use crate::tree::{Shape, Site};
 use netfold_control::{Iteration, Mode};
 use serde::{Deserialize, Serialize};
@@ -163,6 +164,8 @@ pub struct PlaceRecord {
     pub epoch: u32,
     /// Job key.
     pub key: u32,
+    /// From which its members' resume tickets are derived.
+    pub ticket_key: TicketKey,
     /// Slots, the same number at every switch.
     pub slots: u32,
     /// First chunk number of its stream, once it is installed.

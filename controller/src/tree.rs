@@ -344,6 +344,7 @@ impl TreePlan {
             shift: self.shift,
             switch: None,
             grace_ms: 0,
+            ticket: None,
             congestion: Default::default(),
             band: None,
         }

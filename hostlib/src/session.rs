@@ -66,7 +66,8 @@ pub(crate) struct Session {
 /// What a broken session is resumed with.
 #[derive(Debug, Clone)]
 struct Membership {
-    resume: Resume,
+    /// Where the control port allows that.
+    resume: Option<Resume>,
     grace: Duration,
     /// The control port may change the job's classes of packets.
     banded: bool,
@@ -139,10 +140,12 @@ impl Session {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
             match self.reader.next((timeout - waited).min(HEARTBEAT))? {
-                Received::Event(SessionEvent::Admitted(admission)) => {
-                    let Admission { job, epoch, key, .. } = admission;
+                Received::Event(SessionEvent::Admitted(mut admission)) => {
+                    let Admission { job, epoch, .. } = admission;
+                    // The ticket goes nowhere else.
+                    let ticket = admission.ticket.take();
                     self.membership = Some(Membership {
-                        resume: Resume { version, job, epoch, key, rank },
+                        resume: ticket.map(|ticket| Resume { version, job, epoch, rank, ticket }),
                         grace: Duration::from_millis(admission.grace_ms.into()),
                         banded: admission.band.is_some(),
                     });
@@ -195,8 +198,10 @@ impl Session {
         }
     }
 
+    /// How long the session may be resumed after a break; zero where it cannot.
     fn grace(&self) -> Duration {
-        self.membership.as_ref().map(|membership| membership.grace).unwrap_or_default()
+        let resumable = self.membership.as_ref().filter(|membership| membership.resume.is_some());
+        resumable.map(|membership| membership.grace).unwrap_or_default()
     }
 
     /// Serves one connection until it ends.
@@ -279,7 +284,7 @@ impl Session {
         events: &SessionEvents,
         counters: &ControlCounters,
     ) -> ConnectionEnd {
-        let Some(Membership { resume, grace, .. }) = self.membership.clone() else {
+        let Some(Membership { resume: Some(resume), grace, .. }) = self.membership.clone() else {
             return ConnectionEnd::Done;
         };
         let start = Instant::now();

@@ -152,23 +152,25 @@ impl Coordinator {
                     self.place(now, formation);
                 }
             }
-            Err(refused) if refused.reason == Refusal::Credentials => self.limit_tokens(now, id, refused),
+            Err(refused) if refused.reason == Refusal::Credentials => {
+                self.limit_credentials(now, id, refused, "joins without a tenant's token");
+            }
             Err(refused) => self.refuse(id, refused),
         }
     }
 
-    /// Refuses a join without valid credentials; those that come too fast from one address without an event.
-    fn limit_tokens(&mut self, now: Duration, id: SessionId, refused: Refused) {
+    /// Refuses a request without valid credentials; those that come too fast from one address without an event. `what` names such requests.
+    pub(super) fn limit_credentials(&mut self, now: Duration, id: SessionId, refused: Refused, what: &str) {
         let Some(peer) = self.sessions.get(&id).map(|session| session.peer.ip()) else { return };
         let busy = |wait: Duration| {
             let message = format!(
-                "too many joins without a tenant's token from {}: check tenant and token, and come again in {} s",
+                "too many {what} from {}: check the credentials, and come again in {} s",
                 peer.to_canonical(),
                 wait.as_secs().max(1)
             );
             Refused::new(Refusal::Busy, message)
         };
-        match self.token_limiter.refused(now, peer) {
+        match self.credential_limiter.refused(now, peer) {
             LimitVerdict::Allowed => self.refuse(id, refused),
             LimitVerdict::Exceeded(wait) => self.refuse(id, busy(wait)),
             LimitVerdict::Suppressed(wait) => self.reject(id, busy(wait)),

@@ -86,6 +86,7 @@ impl Coordinator {
             movable,
             since: self.now,
             first_chunk: None,
+            ticket_key: self.fleet.ticket_key(),
             band: None,
             members: members.into_iter().map(|(rank, id)| (rank, Presence::Here(id))).collect(),
             left: BTreeSet::new(),
@@ -160,6 +161,7 @@ impl Coordinator {
         active.first_chunk = Some(first_chunk);
         let placement = Arc::clone(&active.placement);
         let (name, spec) = (active.name.clone(), active.spec);
+        let ticket_key = active.ticket_key.clone();
         let members: Vec<(u16, SessionId)> =
             active.members.iter().filter_map(|(rank, presence)| Some((*rank, presence.session()?))).collect();
         self.persist_place(job);
@@ -176,6 +178,7 @@ impl Coordinator {
             admission.congestion = self.config.congestion;
             admission.band = band;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
+            admission.ticket = (admission.grace_ms > 0).then(|| ticket_key.ticket(rank));
             self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });
         }
         let tree = name.tree;

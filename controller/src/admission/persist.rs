@@ -75,6 +75,7 @@ impl Coordinator {
             movable: record.movable,
             since: self.now,
             first_chunk: Some(first_chunk),
+            ticket_key: record.ticket_key,
             band: None,
             members: awaited.map(|rank| (rank, away)).collect(),
             released: left.clone(),

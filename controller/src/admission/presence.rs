@@ -42,21 +42,33 @@ impl Coordinator {
     pub(super) fn resume(&mut self, now: Duration, id: SessionId, resume: &Resume) {
         match self.try_resume(resume) {
             Ok(before) => self.attach(now, id, resume, before),
+            Err(refused) if refused.reason == Refusal::Credentials => {
+                self.limit_credentials(now, id, refused, "attempts to resume without the ticket of a member");
+            }
             Err(refused) => self.refuse(id, refused),
         }
     }
 
     /// The member's state before.
     fn try_resume(&self, resume: &Resume) -> Result<Presence, Refused> {
-        let Resume { version, job, epoch, key, rank } = *resume;
+        let Resume { version, job, epoch, rank, ref ticket } = *resume;
         if version != netfold_wire::VERSION {
             return Err(Refused::version(version));
         }
+        if self.config.grace.is_zero() {
+            return Err(Refused::new(
+                Refusal::Unknown,
+                "this control port resumes no sessions, a session's end is that of its job: join again, all workers",
+            ));
+        }
         let over = || Refused::new(Refusal::Unknown, "this job is over: join again, all workers");
         let active = self.active.get(&job).ok_or_else(over)?;
-        let known = active.placement.job();
-        if active.phase != TreePhase::Running || (known.epoch, known.key) != (epoch, key) {
+        if active.phase != TreePhase::Running || active.placement.job().epoch != epoch {
             return Err(over());
+        }
+        if !active.ticket_key.verifies(rank, ticket) {
+            let message = "not the ticket that this rank was admitted with: join again, all workers";
+            return Err(Refused::new(Refusal::Credentials, message));
         }
         active.members.get(&rank).copied().ok_or_else(over)
     }

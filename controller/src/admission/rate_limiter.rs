@@ -1,8 +1,8 @@
-//! Limits how often an address may present wrong tokens.
+//! Limits how often an address may present wrong credentials: tenants' tokens and members' resume tickets.
 //!
-//! Each source address has a bucket of [`BURST`] refusals that fills at one every [`REFILL`]. While it is empty, joins from there
-//! without valid credentials are refused with the time after which to retry, and are not logged. A join with a tenant's own token
-//! is admitted all the same, so that one program's mistake does not affect another: tokens are too long to be guessed.
+//! Each source address has a bucket of [`BURST`] refusals that fills at one every [`REFILL`]. While it is empty, requests from there
+//! without valid credentials are refused with the time after which to retry, and are not logged. A request with the right ones
+//! is admitted all the same, so that one program's mistake does not affect another: tokens and tickets are too long to be guessed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -38,12 +38,12 @@ struct Bucket {
 
 /// The buckets of all addresses that are not full.
 #[derive(Debug, Default)]
-pub(super) struct TokenRateLimiter {
+pub(super) struct CredentialRateLimiter {
     buckets: BTreeMap<IpAddr, Bucket>,
 }
 
-impl TokenRateLimiter {
-    /// A join from `peer` is refused at `now` for its credentials.
+impl CredentialRateLimiter {
+    /// A request from `peer` is refused at `now` for its credentials.
     pub(super) fn refused(&mut self, now: Duration, peer: IpAddr) -> LimitVerdict {
         let source = source(peer);
         if !self.buckets.contains_key(&source) {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_bucket_empties_and_fills_again() {
-        let mut limiter = TokenRateLimiter::default();
+        let mut limiter = CredentialRateLimiter::default();
         let now = Duration::from_secs(100);
         for _ in 0..BURST {
             assert_eq!(limiter.refused(now, ip(1)), LimitVerdict::Allowed);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn networks_of_64_bits_are_one_source_and_mapped_addresses_their_own() {
-        let mut limiter = TokenRateLimiter::default();
+        let mut limiter = CredentialRateLimiter::default();
         let now = Duration::ZERO;
         for number in 0..u128::from(BURST) {
             let address = Ipv6Addr::from_bits(0x2001_0db8 << 96 | number);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_worst_are_remembered() {
-        let mut limiter = TokenRateLimiter::default();
+        let mut limiter = CredentialRateLimiter::default();
         let now = Duration::ZERO;
         while limiter.refused(now, ip(0)) == LimitVerdict::Allowed {}
         for number in 1..10 * SOURCES_MAX as u32 {

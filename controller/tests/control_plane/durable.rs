@@ -2,7 +2,9 @@
 
 use crate::bench::{Bench, FLOOR, join};
 use crate::fake::Fake;
-use netfold_control::{Credentials, Join, Mode, Numerics, Refusal, Resume, SessionEvent, SessionRequest};
+use netfold_control::{
+    Credentials, Join, Mode, Numerics, Refusal, Resume, ResumeTicket, SessionEvent, SessionRequest,
+};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
@@ -28,10 +30,7 @@ fn bench() -> Bench {
 
 fn resume(bench: &mut Bench, of: SessionId, rank: u16) -> SessionId {
     let admission = bench.received[&of].admission().expect("it was admitted").clone();
-    let id = bench.open().expect("there is room");
-    let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
-    bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
-    id
+    resume_as(bench, &admission, rank)
 }
 
 fn has_resumed(bench: &Bench, id: SessionId) -> bool {
@@ -59,18 +58,57 @@ fn a_session_that_breaks_can_go_on() {
     // A second connection of the same worker takes the place of the first.
     let again = resume(&mut bench, members[1], 1);
     assert!(has_resumed(&bench, again) && bench.received[&back].closed);
-    // A wrong key is refused, and a member that has left cannot resume.
-    for (rank, off) in [(0, 1), (2, 0)] {
-        let admission = bench.received[&members[0]].admission().unwrap().clone();
-        let id = bench.open().unwrap();
-        let (version, job, epoch) = (1, admission.job, admission.epoch);
-        let key = admission.key.wrapping_add(off);
-        bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
+    // A member that has left cannot resume, and neither can one of an earlier epoch.
+    let admission = bench.received[&members[2]].admission().unwrap().clone();
+    let earlier = netfold_control::Admission { epoch: admission.epoch - 1, ..admission.clone() };
+    for admission in [admission, earlier] {
+        let id = resume_as(&mut bench, &admission, 2);
         assert_eq!(bench.received[&id].refusal(), Some(Refusal::Unknown));
     }
     [members[0], again].into_iter().for_each(|id| bench.say(id, SessionRequest::Leave {}));
     bench.run_tasks();
     assert_eq!(bench.ends(), [&EndReason::Finished]);
+    bench.finish();
+}
+
+/// Job, epoch and key are in every packet. An observer who has them, or another member's ticket, takes no session over; the member's
+/// own session is not disturbed, and attempts in a row are not logged one by one.
+#[test]
+fn no_session_is_taken_over_without_its_ticket() {
+    let mut bench = bench();
+    let members = bench.start("demo", 2, 5000);
+    let admissions: Vec<_> =
+        members.iter().map(|id| bench.received[id].admission().unwrap().clone()).collect();
+    assert_ne!(admissions[0].ticket, admissions[1].ticket);
+    let mut forged = ResumeTicket([0; 32]);
+    forged.0[..4].copy_from_slice(&admissions[0].key.to_be_bytes());
+    let tickets = [Some(forged), admissions[1].ticket.clone()];
+    for attempt in 0..100 {
+        let ticket = tickets[attempt % 2].clone();
+        let id = resume_as(&mut bench, &netfold_control::Admission { ticket, ..admissions[0].clone() }, 0);
+        let expected = if attempt < 32 { Refusal::Credentials } else { Refusal::Busy };
+        assert_eq!(bench.received[&id].refusal(), Some(expected), "attempt {attempt}");
+    }
+    assert!(members.iter().all(|id| !bench.received[id].closed));
+    let logged = bench.log.iter().filter(|event| matches!(event, JobEvent::Refused { .. })).count();
+    assert_eq!(logged, 33, "the first ones, and that there are too many");
+    bench.drop_session(members[0]);
+    let back = resume_as(&mut bench, &admissions[0], 0);
+    assert!(has_resumed(&bench, back), "the limit does not apply to the right ticket");
+    bench.finish();
+}
+
+/// Where a session's end is the loss of its worker, it cannot be resumed.
+#[test]
+fn without_a_grace_period_no_session_is_resumed() {
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config::new(FLOOR));
+    let members = bench.start("demo", 2, 5000);
+    let admission = bench.received[&members[0]].admission().unwrap().clone();
+    assert_eq!((admission.grace_ms, &admission.ticket), (0, &None));
+    let ticket = Some(ResumeTicket([0; 32]));
+    let id = resume_as(&mut bench, &netfold_control::Admission { ticket, ..admission }, 0);
+    assert_eq!(bench.received[&id].refusal(), Some(Refusal::Unknown));
+    assert!(members.iter().all(|id| !bench.received[id].closed));
     bench.finish();
 }
 
@@ -104,19 +142,21 @@ fn a_restart_disturbs_no_running_job() {
     bench.drop_session(ending[0]);
     bench.join_all("setting-up", 2, 6000);
     bench.pass(SECOND * 21 / 10);
-    let admission = bench.received[&running[0]].admission().unwrap().clone();
+    let admissions: Vec<_> =
+        (0..2).map(|rank| bench.received[&running[rank]].admission().unwrap().clone()).collect();
 
     let mut bench = bench.restart(lasting());
     let holdings = bench.coordinator.holdings();
     assert_eq!(holdings.len(), 1);
     assert_eq!(bench.fake.lock().admitted().len(), 2, "two that run still");
     bench.run_tasks();
-    let resumed: Vec<SessionId> = (0..2).map(|rank| resume_as(&mut bench, &admission, rank)).collect();
+    let resumed: Vec<SessionId> =
+        (0..2).map(|rank| resume_as(&mut bench, &admissions[usize::from(rank)], rank)).collect();
     assert!(resumed.iter().all(|id| has_resumed(&bench, *id)));
     assert!(bench.received[&resumed[0]].events.contains(&SessionEvent::PeerLeft { rank: 2 }));
     let other = bench.start("other", 2, 8000);
     let new = bench.received[&other[0]].admission().unwrap();
-    assert!(new.epoch > admission.epoch && new.job != admission.job);
+    assert!(new.epoch > admissions[0].epoch && new.job != admissions[0].job);
     for _ in 0..15 {
         bench.pass(SECOND);
         resumed.iter().chain(&other).for_each(|id| bench.say(*id, SessionRequest::Alive {}));
@@ -127,9 +167,13 @@ fn a_restart_disturbs_no_running_job() {
 
 fn resume_as(bench: &mut Bench, admission: &netfold_control::Admission, rank: u16) -> SessionId {
     let id = bench.open().expect("there is room");
-    let (version, job, epoch, key) = (1, admission.job, admission.epoch, admission.key);
-    bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, key, rank }));
+    bench.say(id, SessionRequest::Resume(resume_request(admission, rank)));
     id
+}
+
+fn resume_request(admission: &netfold_control::Admission, rank: u16) -> Resume {
+    let ticket = admission.ticket.clone().expect("sessions can be resumed");
+    Resume { version: 1, job: admission.job, epoch: admission.epoch, rank, ticket }
 }
 
 #[test]

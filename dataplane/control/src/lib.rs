@@ -8,6 +8,7 @@
 
 mod band;
 mod port_protocol;
+mod ticket;
 
 use std::net::IpAddr;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
 pub use crate::port_protocol::PortProtocol;
+pub use crate::ticket::ResumeTicket;
 pub use netfold_wire::{Mode, Numerics};
 
 /// Interval between signs of life, in milliseconds, in both directions.
@@ -221,7 +223,7 @@ impl Join {
     }
 }
 
-/// The session to resume. Only a member knows the key.
+/// The session to resume. Only the member has the ticket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {
@@ -231,10 +233,10 @@ pub struct Resume {
     pub job: u16,
     /// Epoch, as admitted.
     pub epoch: u32,
-    /// Job key, as admitted.
-    pub key: u32,
     /// This worker's rank.
     pub rank: u16,
+    /// Ticket, as admitted.
+    pub ticket: ResumeTicket,
 }
 
 /// A tenant and its token.
@@ -330,6 +332,9 @@ pub struct Admission {
     /// [`SessionRequest::Resume`] in another. 0 where the end of the session is the loss of the worker, and that of the switch.
     #[serde(default)]
     pub grace_ms: u32,
+    /// What the worker resumes its session with; present where `grace_ms` is above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<ResumeTicket>,
     /// The congestion-control algorithm to use.
     #[serde(default)]
     pub congestion: CongestionAlgorithm,

@@ -41,6 +41,7 @@ fn nothing_is_allocated_per_packet() {
         shift: 0,
         switch: None,
         grace_ms: 0,
+        ticket: None,
         congestion: Default::default(),
         band: None,
     };

@@ -81,6 +81,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         shift: 0,
         switch: None,
         grace_ms: 0,
+        ticket: None,
         congestion: Default::default(),
         band: None,
     };

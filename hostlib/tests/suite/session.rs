@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
-use netfold_control::{Join, Refusal, Resume, SessionEvent, SessionRequest};
+use netfold_control::{Join, Refusal, Resume, ResumeTicket, SessionEvent, SessionRequest};
 use netfold_io::vacant_address;
 
 use crate::support::{self, HANG_GUARD};
@@ -254,6 +254,7 @@ fn unreachable_controller(
         let mut admission = support::admission(2, 16, 5);
         (admission.udp_port, admission.grace_ms) = (first.udp.local_addr().unwrap().port(), 10_000);
         admission.switch = Some([127, 0, 0, 1].into());
+        admission.ticket = Some(TICKET);
         first.send(&SessionEvent::Admitted(admission));
         drop(first);
         for attempt in 0.. {
@@ -268,14 +269,16 @@ fn unreachable_controller(
     (builder, thread)
 }
 
+const TICKET: ResumeTicket = ResumeTicket([0x5a; 32]);
+
 fn resume() -> SessionRequest {
     let (version, support) = (netfold_wire::VERSION, support::admission(2, 16, 5));
     SessionRequest::Resume(Resume {
         version,
         job: support.job,
         epoch: support.epoch,
-        key: support.key,
         rank: 1,
+        ticket: TICKET,
     })
 }
 

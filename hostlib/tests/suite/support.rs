@@ -128,6 +128,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         shift: 0,
         switch: None,
         grace_ms: 0,
+        ticket: None,
         congestion: Default::default(),
         band: None,
     }

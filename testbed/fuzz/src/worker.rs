@@ -85,6 +85,7 @@ impl Scene {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            ticket: None,
             own_bit: 0,
             congestion: CongestionAlgorithm::ALL[input.below(CongestionAlgorithm::ALL.len())],
             band: None,

@@ -200,6 +200,7 @@ impl Racks {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            ticket: None,
             congestion: config.congestion,
             band: None,
         };

@@ -13,6 +13,7 @@ use netfold_controller::record::{
     Change, JobName, JobRecord, JobSpec, JobState, PlaceRecord, Quota, Store, StoredRecords, SwitchRecord,
     TenantRecord, TokenHash,
 };
+use netfold_controller::ticket::TicketKey;
 use netfold_controller::tree::{Shape, Site};
 use netfold_server::Database;
 use netfold_server::store::{OpenError, SCHEMA};
@@ -94,6 +95,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         number: (number % 1000) as u16,
         epoch: number,
         key: 0xdead_beef,
+        ticket_key: TicketKey::generate(&mut StdRng::seed_from_u64(number.into())),
         slots: 64,
         first_chunk: Some(number),
         movable: true,

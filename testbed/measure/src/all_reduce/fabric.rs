@@ -129,6 +129,7 @@ impl LocalSwitch {
                 shift: 0,
                 switch: None,
                 grace_ms: 0,
+                ticket: None,
                 congestion: config.congestion,
                 band: None,
             },

@@ -151,6 +151,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             shift: 0,
             switch: None,
             grace_ms: 0,
+            ticket: None,
             congestion: Default::default(),
             band: None,
         };

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Credentials, Join, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{Credentials, Join, Refusal, ResumeTicket, SessionEvent, SessionRequest};
 
 const TICK: Duration = Duration::from_millis(50);
 
-/// Identifies a worker after its admission.
-type Member = (u16, u32, u32, u16);
+/// Identifies a worker after its admission: its ticket.
+type Member = [u8; 32];
 
 pub(crate) struct TestController(Arc<Shared>);
 
@@ -29,6 +29,8 @@ struct Shared {
     stopped: AtomicBool,
     /// Number of resumptions.
     resumed: AtomicUsize,
+    /// Number of tickets.
+    tickets: AtomicUsize,
     /// Numbers of admissions and of refused joins.
     admitted: AtomicUsize,
     refused: AtomicUsize,
@@ -67,6 +69,7 @@ impl TestController {
             state: Mutex::default(),
             stopped: AtomicBool::new(false),
             resumed: AtomicUsize::new(0),
+            tickets: AtomicUsize::new(0),
             admitted: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
         });
@@ -240,7 +243,7 @@ impl Shared {
         match first {
             SessionRequest::Join(join) => self.join(down, lines, join),
             SessionRequest::Resume(resume) => {
-                let member = (resume.job, resume.epoch, resume.key, resume.rank);
+                let ResumeTicket(member) = resume.ticket;
                 let session = self.lock().members.get(&member).cloned();
                 let Some(session) = session else {
                     let message = "that job has ended".into();
@@ -281,7 +284,7 @@ impl Shared {
             send_line(&mut down, &refusal);
             return;
         }
-        let (rank, tree) = (join.rank, usize::from(join.tree));
+        let tree = usize::from(join.tree);
         let switch = self.switches.lock().unwrap()[tree];
         let Ok(mut up) = TcpStream::connect(switch) else {
             let message = "the switch cannot be reached".into();
@@ -309,7 +312,10 @@ impl Shared {
         };
         admission.switch = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
         admission.grace_ms = self.grace.as_millis() as u32;
-        let member = (admission.job, admission.epoch, admission.key, rank);
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let mut member: Member = [0; 32];
+        member[..8].copy_from_slice(&number.to_be_bytes());
+        admission.ticket = Some(ResumeTicket(member));
         let session = Arc::new(Mutex::new(MemberSession {
             tree,
             up: Some(up.try_clone().unwrap()),

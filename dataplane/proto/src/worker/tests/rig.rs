@@ -30,6 +30,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         shift: 0,
         switch: None,
         grace_ms: 0,
+        ticket: None,
         congestion: Default::default(),
         band: None,
     };

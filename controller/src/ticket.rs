@@ -1,0 +1,80 @@
+//! Resume tickets: what authorizes a member to continue its session on another connection.
+//!
+//! A place has one random key, which is stored with it; each member's ticket is derived from it, so a controller that has restarted, or a
+//! standby, verifies tickets without having stored any. Job number, epoch and job key are in every packet and authorize nothing here.
+
+use hmac::{Hmac, Mac};
+use netfold_control::ResumeTicket;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use std::fmt;
+
+/// The key from which the tickets of a place's members are derived: 256 random bits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketKey([u8; 32]);
+
+impl TicketKey {
+    /// A key from a cryptographically secure generator.
+    pub fn generate(rng: &mut impl Rng) -> Self {
+        let mut key = [0; 32];
+        rng.fill_bytes(&mut key);
+        Self(key)
+    }
+
+    /// The ticket of a rank: HMAC-SHA-256 (RFC 2104) of the rank, big-endian.
+    pub fn ticket(&self, rank: u16) -> ResumeTicket {
+        ResumeTicket(self.mac(rank).finalize().into_bytes().into())
+    }
+
+    /// Whether a ticket is the rank's, in a time that does not depend on where it differs.
+    pub fn verifies(&self, rank: u16, ticket: &ResumeTicket) -> bool {
+        self.mac(rank).verify_slice(&ticket.0).is_ok()
+    }
+
+    fn mac(&self, rank: u16) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.chain_update(rank.to_be_bytes())
+    }
+}
+
+impl fmt::Debug for TicketKey {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_for_one_rank_of_one_place() {
+        let (key, other) = (TicketKey([7; 32]), TicketKey([8; 32]));
+        assert!(key.verifies(3, &key.ticket(3)));
+        assert!(!key.verifies(2, &key.ticket(3)));
+        assert!(!other.verifies(3, &key.ticket(3)));
+        for bit in 0..256 {
+            let mut ticket = key.ticket(3);
+            ticket.0[bit / 8] ^= 1 << (bit % 8);
+            assert!(!key.verifies(3, &ticket), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn tickets_are_hmac_sha_256_of_the_rank() {
+        // printf '\000\003' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07
+        let ticket = serde_json::to_string(&TicketKey([7; 32]).ticket(3)).unwrap();
+        assert_eq!(ticket, format!("\"{}\"", EXPECTED));
+    }
+
+    const EXPECTED: &str = "f11eba7e1a974e9c23dec563c73b1140993df3001ba0ce51c313c8cae26f5770";
+
+    #[test]
+    fn keys_are_not_printed() {
+        assert_eq!(format!("{:?}", TicketKey([0xab; 32])), "TicketKey");
+        let text = format!("{:?}", TicketKey([0xab; 32]).ticket(0));
+        assert_eq!(text, "ResumeTicket");
+    }
+}
