@@ -108,7 +108,8 @@ impl Device {
         Err(Fault::not_found(format!("there is no device {device_id} here; this one is {}", self.id)))
     }
 
-    fn admit(
+    /// Whether a request that changes something may do so: by its device, role and election id.
+    pub(crate) fn admit(
         &self,
         device_id: u64,
         role_id: u64,

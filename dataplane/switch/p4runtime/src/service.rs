@@ -124,10 +124,24 @@ impl Service {
     async fn answer_ports(self, request: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
         let path = request.uri().path();
         Ok(match path {
-            ports::AttachRequest::PATH => self.ports(request, Ports::attach).await,
-            ports::DetachRequest::PATH => self.ports(request, Ports::detach).await,
-            ports::ListRequest::PATH => self.ports(request, Ports::list).await,
-            ports::DescribeRequest::PATH => self.ports(request, Ports::describe).await,
+            ports::AttachRequest::PATH => {
+                let attach = |device: &Device, ports: &Ports, request: &ports::AttachRequest| {
+                    device.admit(request.device_id, 0, &request.role, request.election_id)?;
+                    ports.attach(request)
+                };
+                self.ports(request, attach).await
+            }
+            ports::DetachRequest::PATH => {
+                let detach = |device: &Device, ports: &Ports, request: &ports::DetachRequest| {
+                    device.admit(request.device_id, 0, &request.role, request.election_id)?;
+                    ports.detach(request)
+                };
+                self.ports(request, detach).await
+            }
+            ports::ListRequest::PATH => self.ports(request, |_, ports, request| ports.list(request)).await,
+            ports::DescribeRequest::PATH => {
+                self.ports(request, |_, ports, request| ports.describe(request)).await
+            }
             _ => Status::unimplemented(format!("unknown call: {path}")).into_http(),
         })
     }
@@ -135,11 +149,11 @@ impl Service {
     async fn ports<Q: ports::Call>(
         self,
         request: http::Request<Body>,
-        answer: fn(&Ports, &Q) -> Result<Q::Response, Fault>,
+        answer: fn(&Device, &Ports, &Q) -> Result<Q::Response, Fault>,
     ) -> http::Response<Body> {
         let call = |request: Request<Q>| {
-            let ports = Arc::clone(&self.ports);
-            blocking(move || Ok(answer(&ports, request.get_ref())?))
+            let (device, ports) = (Arc::clone(&self.device), Arc::clone(&self.ports));
+            blocking(move || Ok(answer(&device, &ports, request.get_ref())?))
         };
         grpc().unary(service_fn(call), request).await
     }

@@ -8,6 +8,13 @@ pub struct AttachRequest {
     /// The peer's address and UDP port, as in `10.0.0.1:20038` or `\[fd00::1\]:20038`.
     #[prost(string, tag = "1")]
     pub peer: ::prost::alloc::string::String,
+    /// As in a P4Runtime `WriteRequest`.
+    #[prost(uint64, tag = "2")]
+    pub device_id: u64,
+    #[prost(string, tag = "3")]
+    pub role: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub election_id: ::core::option::Option<super::super::super::p4::v1::Uint128>,
 }
 impl ::prost::Name for AttachRequest {
     const NAME: &'static str = "AttachRequest";
@@ -44,6 +51,13 @@ pub struct DetachRequest {
     /// The peer's address, as in `AttachRequest.peer`.
     #[prost(string, tag = "1")]
     pub peer: ::prost::alloc::string::String,
+    /// As in a P4Runtime `WriteRequest`.
+    #[prost(uint64, tag = "2")]
+    pub device_id: u64,
+    #[prost(string, tag = "3")]
+    pub role: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub election_id: ::core::option::Option<super::super::super::p4::v1::Uint128>,
 }
 impl ::prost::Name for DetachRequest {
     const NAME: &'static str = "DetachRequest";

@@ -25,7 +25,7 @@ impl Keeper {
         let known = self.known(port, peer)?;
         let at = match known {
             Some(at) => at,
-            None => ports::attach(&session.remote, peer).await?,
+            None => ports::attach(session, peer).await?,
         };
         if at.port == self.desired.cpu_port {
             return Err(port_error(port, PortError::Reserved(at.port)).into());
@@ -39,7 +39,7 @@ impl Keeper {
         let elsewhere = |(other, held): (&u16, &Bound)| *other != port && held.peer == bound.peer;
         let shared = self.desired.ports.iter().any(elsewhere);
         if matches!(self.config.attachment, Attachment::Attached) && !shared {
-            match ports::detach(&session.remote, bound.peer).await {
+            match ports::detach(session, bound.peer).await {
                 // Given to the switch when it was started; it stays.
                 Ok(()) | Err(P4RuntimeError::Refused { .. }) => {}
                 Err(error) => return Err(error.into()),

@@ -358,7 +358,7 @@ impl Keeper {
         let there = ports::list(&session.remote).await?;
         let wanted: BTreeSet<SocketAddr> = self.desired.ports.values().map(|bound| bound.peer).collect();
         for (peer, _) in there.iter().filter(|(peer, (_, fixed))| !fixed && !wanted.contains(peer)) {
-            ports::detach(&session.remote, *peer).await?;
+            ports::detach(session, *peer).await?;
             repaired.removed += 1;
         }
         for bound in self.desired.ports.values_mut() {
@@ -366,7 +366,7 @@ impl Keeper {
                 Some((at, _)) => Some(*at),
                 None => {
                     repaired.inserted += 1;
-                    Some(ports::attach(&session.remote, bound.peer).await?)
+                    Some(ports::attach(session, bound.peer).await?)
                 }
             };
         }

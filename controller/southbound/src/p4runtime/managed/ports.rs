@@ -11,6 +11,7 @@ use netfold_p4_runtime::ports::{
 use super::super::call::Remote;
 use super::super::driver::PeerPort;
 use super::super::error::P4RuntimeError;
+use super::session::Session;
 
 /// A switch's description of itself; empty if it has no such service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,16 +46,22 @@ impl Description {
 }
 
 /// Makes a port of a peer.
-pub(super) async fn attach(remote: &Remote, peer: SocketAddr) -> Result<PeerPort, P4RuntimeError> {
-    let answer = remote.ports(AttachRequest { peer: peer.to_string() }).await?;
+pub(super) async fn attach(session: &Session, peer: SocketAddr) -> Result<PeerPort, P4RuntimeError> {
+    let Session { remote, stream, .. } = session;
+    let (device_id, election_id) = (remote.device_id, Some(stream.election_id().into()));
+    let request = AttachRequest { peer: peer.to_string(), device_id, election_id, ..Default::default() };
+    let answer = remote.ports(request).await?;
     let port = u16::try_from(answer.port).ok().filter(|port| *port != 0);
     let port = port.ok_or_else(|| remote.malformed_port())?;
     Ok(PeerPort { port, mac: 0 })
 }
 
 /// Takes a peer's port away.
-pub(super) async fn detach(remote: &Remote, peer: SocketAddr) -> Result<(), P4RuntimeError> {
-    remote.ports(DetachRequest { peer: peer.to_string() }).await.map(drop)
+pub(super) async fn detach(session: &Session, peer: SocketAddr) -> Result<(), P4RuntimeError> {
+    let Session { remote, stream, .. } = session;
+    let (device_id, election_id) = (remote.device_id, Some(stream.election_id().into()));
+    let request = DetachRequest { peer: peer.to_string(), device_id, election_id, ..Default::default() };
+    remote.ports(request).await.map(drop)
 }
 
 /// The ports that can be taken away and those that cannot, by peer.

@@ -12,12 +12,14 @@ use netfold_wire::Kind;
 use crate::rig::{Client, Device, advance, answer, entry, small};
 
 fn attach(client: &mut Client, peer: impl ToString) -> Result<u32, tonic::Code> {
-    let answer = client.ports(AttachRequest { peer: peer.to_string() });
+    let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
+    let answer = client.ports(AttachRequest { peer: peer.to_string(), device_id, role, election_id });
     answer.map(|answer| answer.port).map_err(|status| status.code())
 }
 
 fn detach(client: &mut Client, peer: impl ToString) -> Result<(), tonic::Code> {
-    let answer = client.ports(DetachRequest { peer: peer.to_string() });
+    let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
+    let answer = client.ports(DetachRequest { peer: peer.to_string(), device_id, role, election_id });
     answer.map(|_| ()).map_err(|status| status.code())
 }
 
@@ -30,7 +32,7 @@ fn list(client: &mut Client) -> Vec<(u32, String, bool)> {
 fn a_peer_gets_one_port_the_lowest_that_is_free() {
     let fixed: SocketAddr = ([127, 0, 0, 9], 7).into();
     let device = Device::udp(&[(2, fixed)]);
-    let mut client = Client::connect(device.address());
+    let mut client = Client::primary(device.address());
     assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
     assert_eq!(attach(&mut client, "127.0.0.1:40002"), Ok(3), "2 is taken");
     assert_eq!(attach(&mut client, "127.0.0.1:40001"), Ok(1));
@@ -45,10 +47,35 @@ fn a_peer_gets_one_port_the_lowest_that_is_free() {
     assert_eq!(list(&mut client).len(), 3);
 }
 
+/// A client that is not primary takes no port away from a running job, and exhausts none.
+#[test]
+fn only_the_primary_changes_ports() {
+    let device = Device::udp(&[]);
+    let mut primary = Client::connect(device.address());
+    assert_eq!(primary.bid(5), (Code::Ok, Some(5)));
+    let (first, second) = ("127.0.0.1:40001", "127.0.0.1:40002");
+    assert_eq!(attach(&mut primary, first), Ok(1));
+    let mut anonymous = Client::connect(device.address());
+    let mut backup = Client::connect(device.address());
+    assert_eq!(backup.bid(2).1, Some(5));
+    for client in [&mut anonymous, &mut backup] {
+        assert_eq!(attach(client, second), Err(tonic::Code::PermissionDenied));
+        assert_eq!(detach(client, first), Err(tonic::Code::PermissionDenied));
+        assert_eq!(list(client), [(1, first.to_owned(), false)], "reading is for all");
+    }
+    let request = DetachRequest { peer: first.to_owned(), device_id: 2, ..Default::default() };
+    assert_eq!(primary.ports(request).unwrap_err().code(), tonic::Code::NotFound);
+    // The earlier primary has lost its right.
+    let mut next = Client::connect(device.address());
+    assert_eq!(next.bid(7), (Code::Ok, Some(7)));
+    assert_eq!(detach(&mut primary, first), Err(tonic::Code::PermissionDenied));
+    assert_eq!(detach(&mut next, first), Ok(()));
+}
+
 #[test]
 fn invalid_peers_are_refused() {
     let device = Device::udp(&[]);
-    let mut client = Client::connect(device.address());
+    let mut client = Client::primary(device.address());
     let long = "1".repeat(1 << 20);
     for peer in ["", "nowhere", "127.0.0.1", "localhost:1", "127.0.0.1:0", "0.0.0.0:1", "224.0.0.1:1", &long]
     {
@@ -59,7 +86,7 @@ fn invalid_peers_are_refused() {
     assert!(list(&mut client).is_empty());
     // Rings have no addresses.
     let device = Device::start();
-    let mut client = Client::connect(device.address());
+    let mut client = Client::primary(device.address());
     assert_eq!(attach(&mut client, "127.0.0.1:40001"), Err(tonic::Code::Unimplemented));
     assert_eq!(client.ports(DescribeRequest {}).unwrap().data_address, "");
 }
@@ -67,7 +94,7 @@ fn invalid_peers_are_refused() {
 #[test]
 fn port_numbers_are_bounded_and_the_cpu_port_is_reserved() {
     let device = Device::udp(&[]);
-    let mut client = Client::connect(device.address());
+    let mut client = Client::primary(device.address());
     let ports: Vec<u32> =
         (1..1023).map(|peer| attach(&mut client, format!("127.0.0.1:{}", 30_000 + peer)).unwrap()).collect();
     assert_eq!(ports, (1..=1023).filter(|port| *port != 510).collect::<Vec<_>>());
