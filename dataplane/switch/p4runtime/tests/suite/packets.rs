@@ -45,7 +45,21 @@ fn the_controllers_own_packets_are_answered() {
         let device = Device::start();
         let mut client = Client::primary(device.address());
         client.push(&program).unwrap();
+        let counted = || {
+            let counted = device.server.as_ref().unwrap().packets();
+            (counted.packets_out, counted.packets_in, counted.packets_in_dropped)
+        };
+        // A packet is counted after it was processed, possibly after its reply was received.
+        let await_counts = |expected| {
+            let deadline = Instant::now() + TIMEOUT;
+            while counted() != expected {
+                assert!(Instant::now() < deadline, "{:?}", counted());
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        };
         send(&mut client, advance(2, 70, 1));
+        // The stream of packets and the writes of entries have no order between them.
+        await_counts((1, 0, 0));
         admit(&mut client, &program);
         send(&mut client, advance(2, 60, 2));
         assert_eq!(
@@ -55,16 +69,7 @@ fn the_controllers_own_packets_are_answered() {
         );
         send(&mut client, advance(2, 40, 3));
         assert_eq!(answer(&receive_packet(&mut client)), (60, 3), "the stored chunk is newer");
-        let counted = || {
-            let counted = device.server.as_ref().unwrap().packets();
-            (counted.packets_out, counted.packets_in, counted.packets_in_dropped)
-        };
-        // A packet is counted after it was processed, possibly after its reply was received.
-        let deadline = Instant::now() + TIMEOUT;
-        while counted() != (3, 2, 0) {
-            assert!(Instant::now() < deadline, "{:?}", counted());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        await_counts((3, 2, 0));
     }
 }
 
