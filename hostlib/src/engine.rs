@@ -1,6 +1,5 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
-mod liveness;
 mod segmentation;
 mod switchless;
 
@@ -23,8 +22,8 @@ use crate::streams::Streams;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
+use netfold_proto::{Liveness, LivenessMonitor};
 
-use liveness::LivenessMonitor;
 use segmentation::Segmentation;
 
 /// The port of a worker's only peer, the switch.
@@ -74,7 +73,8 @@ pub(crate) struct Engine {
     path: PathCell,
     shutdown: ShutdownState,
     tree: EngineTree,
-    liveness: LivenessMonitor,
+    /// Of the switch; without a control session there is none to lose.
+    liveness: Option<LivenessMonitor>,
     segmentation: Segmentation,
     /// The next packet is sent singly: a timer has expired, perhaps because batches are lost.
     send_single: bool,
@@ -186,7 +186,7 @@ impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: EngineContext) -> Self {
         let EngineContext { mailbox, control, events, peers, path, shutdown, tree } = ties;
-        let liveness = LivenessMonitor::new(control.is_some().then(|| &streams.config().admission));
+        let liveness = control.is_some().then(LivenessMonitor::new);
         if peers.is_some() {
             streams.retain_results();
         }
@@ -273,8 +273,7 @@ impl Engine {
         }
         let received = self.io.receive(&mut self.rx)?;
         let now = self.clock.now();
-        self.liveness.observe(received > 0, self.streams.outstanding() > 0);
-        self.check_liveness()?;
+        self.check_liveness(now, received > 0)?;
         self.busy_turns = if received > 0 { self.busy_turns + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
@@ -300,15 +299,19 @@ impl Engine {
     }
 
     /// Gives the switch up when other ranks have, or when it answers no packet.
-    fn check_liveness(&mut self) -> Result<(), Error> {
-        if let Some(probe) = self.liveness.probe()?
-            && self.tx.flush(&mut *self.io)?
-            && let Some(spare) = self.tx.spare()
-        {
-            let len = probe.write(self.streams.band().first(), spare);
-            self.tx.commit(len);
-            // Singly, and not in a GSO packet with others.
-            self.tx.flush(&mut *self.io)?;
+    fn check_liveness(&mut self, now: netfold_proto::Instant, received: bool) -> Result<(), Error> {
+        if let Some(liveness) = &mut self.liveness {
+            liveness.observe(now, received, self.streams.outstanding() > 0);
+            match liveness.poll(now) {
+                Liveness::Assumed => {}
+                Liveness::ProbeDue => self.send_liveness_probe()?,
+                Liveness::Lost => {
+                    return Err(Error::switch_lost(format!(
+                        "it answers no packet as long as the job's, {} bytes over UDP: if it runs, something on the way drops them",
+                        self.streams.config().datagram_len_max()
+                    )));
+                }
+            }
         }
         if let Some(peers) = &self.peers
             && self.polled_at.elapsed() >= POLL_INTERVAL
@@ -317,6 +320,19 @@ impl Engine {
             if peers.is_called() {
                 return Err(Error::switch_lost("another rank continues without it"));
             }
+        }
+        Ok(())
+    }
+
+    /// Sends a packet that the switch answers if it is reachable, unless the transport pushes back.
+    fn send_liveness_probe(&mut self) -> Result<(), Error> {
+        if self.tx.flush(&mut *self.io)?
+            && let Some(spare) = self.tx.spare()
+            && let Some(len) = self.streams.write_liveness_probe(spare)
+        {
+            self.tx.commit(len);
+            // Singly, and not in a GSO packet with others.
+            self.tx.flush(&mut *self.io)?;
         }
         Ok(())
     }
@@ -417,7 +433,10 @@ impl Engine {
         }
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
         let awaiting = self.departed.is_some() && self.streams.outstanding() > 0;
-        let longest = if awaiting || self.peers.is_some() || self.liveness.is_waiting() {
+        let longest = if awaiting
+            || self.peers.is_some()
+            || self.liveness.as_ref().is_some_and(LivenessMonitor::is_waiting)
+        {
             DEPARTURE_GRACE / 8
         } else {
             IDLE_WAIT

@@ -83,11 +83,6 @@ impl Streams {
         self.band = band;
     }
 
-    /// The classes of packets of what is submitted now.
-    pub(crate) fn band(&self) -> Band {
-        self.band
-    }
-
     /// From now on retains results that other ranks may lack when the switch is lost.
     pub(crate) fn retain_results(&mut self) {
         for stream in &mut self.all {
@@ -210,6 +205,12 @@ impl Streams {
         let polled =
             highest_first.map(|stream| stream.worker.poll_transmit(now, buffer, &mut stream.tensors));
         polled.flatten().next()
+    }
+
+    /// Writes a packet that a reachable switch answers, and which changes nothing there; its length. `None` while nothing is outstanding.
+    pub(crate) fn write_liveness_probe(&self, buffer: &mut [u8]) -> Option<usize> {
+        let class = self.band.first();
+        self.all.iter().find_map(|stream| stream.worker.write_liveness_probe(class, buffer))
     }
 
     /// When [`Self::handle_timeout`] must be called next.

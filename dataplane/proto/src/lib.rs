@@ -13,6 +13,8 @@
 //! 4. After any of these, call [`Worker::poll_transmit`] until it returns `None` (or the transport pushes back) and
 //!    [`Worker::poll_event`] until it returns `None`.
 //!
+//! A [`LivenessMonitor`] beside it distinguishes a switch that is lost from ranks that are stragglers.
+//!
 //! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
 //! the tensor in place: it arrives only after this rank's contribution was folded, and is delivered once.
 #![forbid(unsafe_code)]
@@ -21,6 +23,7 @@ mod config;
 pub mod congestion;
 mod descriptors;
 mod error;
+mod liveness;
 mod op;
 mod recovery;
 mod rtt;
@@ -32,6 +35,7 @@ mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
 pub use error::{AbortReason, OpSpecError, SubmitError, WorkerConfigError};
+pub use liveness::{Liveness, LivenessMonitor};
 pub use netfold_wire::{Collective, DType};
 pub use op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpId, OpSpec, Tolerance};
 pub use stats::{Ignored, WorkerStats};

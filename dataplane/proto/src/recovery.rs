@@ -163,7 +163,7 @@ mod tests {
 
     /// Slots sent at the given times, and an estimator with a low of 100 us.
     fn flight(sent_us: &[u64]) -> (Slots, Rtt) {
-        let mut slots = Slots::new(8, 0);
+        let mut slots = Slots::new(8, 0, 0);
         for (index, sent) in sent_us.iter().enumerate() {
             let slot = slots.slot_mut(index as u16);
             (slot.sent_at, slot.sends) = (at(*sent), 1);

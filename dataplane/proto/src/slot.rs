@@ -104,11 +104,13 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// `count` idle slots, each at its first position. `count` is a power of two below 2^16.
-    pub(crate) fn new(count: u32, first_chunk: u32) -> Self {
+    /// `count` idle slots, each at its first position from `start` on. `count` is a power of two below 2^16. Position 0 has chunk number
+    /// `first_chunk`.
+    pub(crate) fn new(count: u32, first_chunk: u32, start: u64) -> Self {
+        let first_index = first_chunk.wrapping_add(start as u32);
         let slots = (0..count)
             .map(|index| Slot {
-                position: u64::from(index.wrapping_sub(first_chunk) & (count - 1)),
+                position: start + u64::from(index.wrapping_sub(first_index) & (count - 1)),
                 ahead: 0,
                 redo: None,
                 op: 0,
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn numbers_wrap_with_slots_and_sets_in_step() {
-        let mut slots = Slots::new(4, u32::MAX - 2);
+        let mut slots = Slots::new(4, u32::MAX - 2, 0);
         let mut seen = Vec::new();
         for position in 0..8 {
             let index = slots.at(position);
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_keeps_its_slot_and_moves_on_by_a_window() {
-        let mut slots = Slots::new(4, u32::MAX - 2);
+        let mut slots = Slots::new(4, u32::MAX - 2, 0);
         slots.again(1, 77);
         assert_eq!((slots.slot(1).position, slots.slot(1).redo), (0, Some(77)));
         assert_eq!((slots.chunk(1), slots.set(slots.chunk(1)), slots.index(slots.chunk(1))), (1, 0, 1));
@@ -270,7 +272,7 @@ mod tests {
         #[test]
         fn lists_agree_with_queues(moves in proptest::collection::vec((0u16..8, 0usize..5), 0..200)) {
             let states = [SlotState::Idle, SlotState::Blocked, SlotState::Ready, SlotState::InFlight, SlotState::Lost];
-            let mut slots = Slots::new(8, 0);
+            let mut slots = Slots::new(8, 0, 0);
             let mut model: Vec<Vec<u16>> = vec![Vec::new(); 5];
             model[0] = (0..8).collect();
             for (index, to) in moves {

@@ -173,14 +173,15 @@ pub(crate) struct Stream {
     first: u64,
     /// Operations verified without a gap, counted from the start of the stream.
     verified: u64,
-    /// Positions of all operations ever submitted.
+    /// One past the last position submitted.
     end: u64,
     window: u32,
 }
 
 impl Stream {
-    pub(crate) fn new(window: u32) -> Self {
-        Self { ops: VecDeque::new(), first: 0, verified: 0, end: 0, window }
+    /// Operations begin at position `start`.
+    pub(crate) fn new(window: u32, start: u64) -> Self {
+        Self { ops: VecDeque::new(), first: 0, verified: 0, end: start, window }
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn look_ahead_is_a_window_or_all_chunks() {
-        let mut stream = Stream::new(4);
+        let mut stream = Stream::new(4, 0);
         for (data_chunks, exponents, lead) in
             [(0, true, 1), (1, true, 1), (3, true, 3), (9, true, 4), (9, false, 1)]
         {
@@ -308,7 +309,7 @@ mod tests {
 
         #[test]
         fn positions_find_their_operation(sizes in proptest::collection::vec(0u32..20, 1..30)) {
-            let mut stream = Stream::new(8);
+            let mut stream = Stream::new(8, 0);
             let mut owners = Vec::new();
             for (number, size) in sizes.iter().enumerate() {
                 stream.submit(spec(*size, size % 2 == 0));

@@ -2,6 +2,7 @@
 
 mod closing;
 mod incoming;
+mod probe;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -167,17 +168,28 @@ impl Worker {
     ///
     /// [`WorkerConfigError`] when the configuration (part of which came over the network) is out of range.
     pub fn new(config: WorkerConfig) -> Result<Self, WorkerConfigError> {
+        Self::starting_at(0, config)
+    }
+
+    /// A worker as after `position` positions of its stream, for simulations of long streams; all ranks and the switch's slots must
+    /// be as far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn starting_at(position: u64, config: WorkerConfig) -> Result<Self, WorkerConfigError> {
         config.check()?;
         let slots = config.share.count;
         let rtt = Rtt::new(config.rto_min, config.rto_initial, config.rto_max);
         Ok(Self {
-            slots: Slots::new(slots, config.admission.first_chunk),
-            stream: Stream::new(slots),
+            slots: Slots::new(slots, config.admission.first_chunk, position),
+            stream: Stream::new(slots, position),
             recovery: Recovery::default(),
-            gate: congestion_control(config.admission.congestion, slots).map(Gate::new),
+            gate: congestion_control(config.admission.congestion, slots)
+                .map(|control| Gate::starting_at(position, control)),
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
-            proof: Proof::default(),
+            proof: Proof::starting_at(position),
             progress_at: Instant::ZERO,
             received_at: None,
             handed_out_at: None,
@@ -198,7 +210,7 @@ impl Worker {
     /// Uses the caller's congestion-control algorithm instead of that of the admission.
     #[must_use]
     pub fn with_congestion_control(mut self, control: Box<dyn CongestionControl>) -> Self {
-        self.gate = Some(Gate::new(control));
+        self.gate = Some(Gate::starting_at(self.stream.end(), control));
         self
     }
 

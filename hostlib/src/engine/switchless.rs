@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Engine, IDLE_WAIT, LivenessMonitor, Segmentation, TxBurst};
+use netfold_proto::LivenessMonitor;
+
+use super::{Engine, IDLE_WAIT, Segmentation, TxBurst};
 use crate::error::Error;
 use crate::lower::SwitchOperation;
 use crate::mailbox::Command;
@@ -149,7 +151,7 @@ impl Engine {
         let config = self.streams.config();
         self.rx = capabilities.batch();
         self.tx = TxBurst::new(super::burst(&capabilities), config.datagram_len_max());
-        self.liveness = LivenessMonitor::new(control.is_some().then_some(&config.admission));
+        self.liveness = control.is_some().then(LivenessMonitor::new);
         self.segmentation = Segmentation::new();
         self.mailbox.set_waker(self.io.waker());
         (self.control, self.events) = (control, events);

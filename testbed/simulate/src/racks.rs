@@ -181,6 +181,7 @@ impl Racks {
             base: 0,
             slots: config.slots,
             first_chunk: 1,
+            held: 0,
             ports: (0..world).collect(),
             parent: None,
             rank: 0,

@@ -24,12 +24,13 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(control: Box<dyn CongestionControl>) -> Self {
+    /// Begins with the stream's first position.
+    pub(crate) fn starting_at(position: u64, control: Box<dyn CongestionControl>) -> Self {
         Self {
             control,
-            first: 0,
-            next: 0,
-            round_end: 0,
+            first: position,
+            next: position,
+            round_end: position,
             round: Round::default(),
             most: u32::MAX,
             lost: false,
@@ -39,8 +40,7 @@ impl Gate {
     /// Begins in the middle of a stream that was sent without a gate.
     pub(crate) fn resume(control: Box<dyn CongestionControl>, slots: &Slots) -> Self {
         let first = (0..slots.count()).map(|index| slots.slot(index as u16).position).min();
-        let first = first.unwrap_or_default();
-        Self { first, next: first, round_end: first, ..Self::new(control) }
+        Self::starting_at(first.unwrap_or_default(), control)
     }
 
     /// Chunks that may be in flight, at least 1.

@@ -31,7 +31,7 @@ use crate::stream::Piece;
 use crate::{Ignored, OpSpec};
 
 /// What a worker knows about closed slots beyond their states.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Proof {
     /// One past the last position whose result contains all ranks.
     whole: u64,
@@ -40,6 +40,11 @@ pub(super) struct Proof {
 }
 
 impl Proof {
+    /// All ranks have the results before `position`.
+    pub(super) fn starting_at(position: u64) -> Self {
+        Self { whole: position, suspects: 0 }
+    }
+
     /// The result at `position` contains all ranks.
     pub(super) fn note_complete(&mut self, position: u64) {
         self.whole = self.whole.max(position + 1);

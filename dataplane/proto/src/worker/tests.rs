@@ -6,7 +6,7 @@ mod rig;
 use std::time::Duration;
 
 use netfold_control::{Admission, CongestionAlgorithm};
-use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Reason, Repr, header, serial};
 use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 
 use crate::congestion::{Ack, CongestionControl, Round};
@@ -454,6 +454,39 @@ fn stale_and_reject_end_the_job() {
         ignored(Ignored::Late)
     );
     assert_eq!(answer(Kind::Data, Reason::None, |_| {}), ignored(Ignored::Kind));
+}
+
+#[test]
+fn probes_are_stale_at_any_length_of_the_stream() {
+    for first_chunk in [0, 1 << 31, u32::MAX] {
+        for start in [0, 1 << 29, 1 << 30, (1 << 31) - 2, 3 << 29, 3 << 30, (1 << 32) - 2, 1 << 40] {
+            let mut worker = Worker::starting_at(start, rig::config(4, first_chunk, 0, 2)).unwrap();
+            let mut tensors = Tensors::new(0, 2);
+            let mut bytes = [0; 284];
+            assert_eq!(worker.write_liveness_probe(0, &mut bytes), None, "nothing is awaited");
+            worker.submit(integers(5)).unwrap();
+            worker.poll_transmit(Instant::ZERO, &mut bytes, &mut tensors).unwrap();
+            let sent = Repr::parse(&Packet::new_checked(&bytes[..]).unwrap()).unwrap();
+            assert_eq!(sent.chunk, first_chunk.wrapping_add(start as u32));
+            assert_eq!(worker.write_liveness_probe(9, &mut bytes), Some(bytes.len()));
+            let probe = Repr::parse(&Packet::new_checked(&bytes[..]).unwrap()).unwrap();
+            assert_eq!(
+                (probe.kind, probe.slot, probe.set, probe.class),
+                (Kind::Data, sent.slot, sent.set, 9)
+            );
+            for held in [0, 1, 4, 8, (1 << 30) + 5].map(|behind| sent.chunk.wrapping_sub(behind)) {
+                assert!(
+                    serial::newer(held, probe.chunk),
+                    "{first_chunk} {start}: {held:#x} {:#x}",
+                    probe.chunk
+                );
+            }
+            let stale = Repr { kind: Kind::Stale, reason: Reason::Stale, ..probe };
+            stale.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+            let handled = worker.handle_packet(Instant::ZERO, &bytes[..header::LEN], &mut tensors);
+            assert_eq!(handled, Handled::Ignored(Ignored::Late));
+        }
+    }
 }
 
 #[test]

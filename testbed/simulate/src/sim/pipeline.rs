@@ -86,7 +86,7 @@ impl PipelineSwitch {
             jobs.iter().flat_map(|job| [job.ports.clone(), job.parent.into_iter().collect()]).collect();
         let mut switch = Self { pipeline, groups, verdicts: Vec::new() };
         for job in jobs {
-            switch.advance(job.base..job.base + job.slots, job.first_chunk.wrapping_sub(1));
+            switch.advance(job.base..job.base + job.slots, job.held);
         }
         switch
     }

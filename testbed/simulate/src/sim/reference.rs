@@ -67,7 +67,7 @@ impl ReferenceSwitch {
         let mut slot_sets = vec![empty; 2 * slots as usize];
         for job in jobs {
             for slot_set in &mut slot_sets[2 * job.base as usize..2 * (job.base + job.slots) as usize] {
-                slot_set.chunk = job.first_chunk.wrapping_sub(1);
+                slot_set.chunk = job.held;
                 slot_set.settled = slot_set.chunk;
             }
         }

@@ -49,6 +49,8 @@ pub struct Report {
     pub closed: u64,
     /// Forged packets slipped in.
     pub forged: u64,
+    /// Liveness probes that a switch answered.
+    pub probes_answered: u64,
     /// Ranks that gave up, with a typed reason.
     pub aborted: u64,
 }
@@ -90,9 +92,12 @@ enum SimEvent {
     Submit(u16),
     Crash(u16),
     NotifyCrash(u16),
+    SendLivenessProbe(u16),
     Intrude,
     /// Switch, port, packet.
     AtSwitch(usize, u16, Rc<[u8]>),
+    /// The same of a liveness probe.
+    ProbeAtSwitch(usize, u16, Rc<[u8]>),
     AtRank(u16, Rc<[u8]>),
 }
 
@@ -114,6 +119,8 @@ struct Simulation<'s, 'd> {
     /// For each rank, its switch and the port there.
     seats: Vec<(usize, u16)>,
     rng: Xoshiro256PlusPlus,
+    /// Of liveness probes, so that they delay no other packet.
+    probe_rng: Xoshiro256PlusPlus,
     now: Duration,
     ranks: Vec<Rank>,
     referee: Referee,
@@ -143,7 +150,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             epoch: job.epoch,
             key: job.key,
             slots: job.slots,
-            first_chunk: job.first_chunk,
+            first_chunk: job.first_chunk.wrapping_sub(scenario.start as u32),
             lane_words: scenario.lane_words,
             udp_port: netfold_wire::UDP_PORT,
             bitmap: 0,
@@ -163,7 +170,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;
             Rank {
-                worker: Worker::new(config).expect("scenarios are generated within bounds"),
+                worker: Worker::starting_at(scenario.start, config)
+                    .expect("scenarios are generated within bounds"),
                 tensors: Tensors::new(usize::from(rank), scenario.lane_words as usize, Rc::clone(&plans)),
                 alive: true,
                 done: 0,
@@ -191,6 +199,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             ends,
             seats,
             rng: Xoshiro256PlusPlus::seed_from_u64(!scenario.seed),
+            probe_rng: Xoshiro256PlusPlus::seed_from_u64(scenario.seed.rotate_left(32)),
             now: Duration::ZERO,
             event_queue: BinaryHeap::new(),
             serial: 0,
@@ -225,6 +234,12 @@ impl<'s, 'd> Simulation<'s, 'd> {
         for _ in 0..self.scenario.intrusions {
             let at = Duration::from_micros(self.rng.random_range(0..30_000));
             self.plan(at, SimEvent::Intrude);
+        }
+        for rank in 0..self.scenario.world {
+            for _ in 0..self.scenario.liveness_probes {
+                let at = Duration::from_micros(self.probe_rng.random_range(0..30_000));
+                self.plan(at, SimEvent::SendLivenessProbe(rank));
+            }
         }
         while self.step() {
             self.report.events += 1;
@@ -278,6 +293,10 @@ impl<'s, 'd> Simulation<'s, 'd> {
                     }
                 }
             }
+            SimEvent::SendLivenessProbe(rank) => self.send_liveness_probe(rank),
+            SimEvent::ProbeAtSwitch(switch, port, bytes) => {
+                self.liveness_probe_at_switch(switch, port, &bytes)
+            }
             SimEvent::Intrude => self.intrude(),
             SimEvent::AtSwitch(switch, port, bytes) => self.at_switch(switch, port, bytes),
             SimEvent::AtRank(rank, bytes) => self.at_rank(rank, bytes),
@@ -312,6 +331,32 @@ impl<'s, 'd> Simulation<'s, 'd> {
             _ => self.report.ignored += 1,
         }
         self.poll(rank);
+    }
+
+    /// Any rank that awaits results may doubt that the switch is reachable.
+    fn send_liveness_probe(&mut self, rank: u16) {
+        let index = usize::from(rank);
+        let Rank { worker, alive: true, aborted: None, .. } = &self.ranks[index] else { return };
+        let Some(len) = worker.write_liveness_probe(0, &mut self.buffer) else { return };
+        let bytes: Rc<[u8]> = self.buffer[..len].into();
+        let delivery = self.scenario.up.decide(&mut self.probe_rng);
+        let (switch, port) = self.seats[index];
+        self.travel(delivery, || SimEvent::ProbeAtSwitch(switch, port, Rc::clone(&bytes)));
+    }
+
+    /// **Liveness**: a switch answers a probe, whatever happened meanwhile, and no slot changes.
+    fn liveness_probe_at_switch(&mut self, switch: usize, port: u16, bytes: &[u8]) {
+        let JobSetup { base, slots, .. } = self.scenario.job;
+        let target = &mut *self.switches[switch];
+        let before = target.digest(base..base + slots);
+        let mut out = Vec::new();
+        target.process(port, bytes, &mut out);
+        assert_eq!(before, target.digest(base..base + slots), "a liveness probe changed a slot");
+        let [(to, answer)] = &out[..] else { panic!("a liveness probe has {} answers", out.len()) };
+        let kind = Packet::new_unchecked(&answer[..]).kind();
+        assert_eq!((*to, kind), (port, Kind::Stale as u8), "a liveness probe is answered with STALE");
+        self.report.probes_answered += 1;
+        self.send(switch, port, out.remove(0).1);
     }
 
     /// Sends what the rank has to send and takes note of its events.

@@ -89,6 +89,10 @@ pub struct Scenario {
     pub straggler: Option<Straggler>,
     /// Forged packets to slip in.
     pub intrusions: u32,
+    /// Stream positions before the simulation, on all ranks.
+    pub start: u64,
+    /// Liveness probes that each rank sends, at any time.
+    pub liveness_probes: u32,
     /// Time without progress after which a worker gives up.
     pub stall_timeout: Duration,
 }
@@ -156,6 +160,10 @@ impl Scenario {
             2 => (1 << 31) - rng.random_range(0..200),
             _ => rng.random(),
         };
+        let age = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ AGE_SEED);
+        let held = first_chunk.wrapping_sub(1 + pick(age, &[0, 0, 1 << 29, 1 << 30]));
+        let start = pick(age, &[0, 0, 1 << 29, 1 << 30, 1 << 31, 3 << 30, 1 << 32, 1 << 40]);
+        let start = start + age.random_range(0..1 << 12) - if start > 0 { 1 << 11 } else { 0 };
         let plans = random_plans(rng, world, slots, lane_words);
         let job = JobSetup {
             job: rng.random_range(1..=u16::MAX),
@@ -164,6 +172,7 @@ impl Scenario {
             base: slots * rng.random_range(0..SWITCH_SLOTS / slots / 2),
             slots,
             first_chunk,
+            held,
             ports: (0..world).collect(),
             parent: None,
             rank: 0,
@@ -214,6 +223,8 @@ impl Scenario {
             outage,
             straggler: None,
             intrusions: if rng.random_bool(0.3) { rng.random_range(1..9) } else { 0 },
+            start,
+            liveness_probes: age.random_range(0..6),
             stall_timeout: Duration::from_secs(if crash.is_some() { 1 } else { 60 }),
         }
     }
@@ -233,6 +244,7 @@ impl Scenario {
             base: 0,
             slots,
             first_chunk: 1,
+            held: 0,
             ports: (0..world).collect(),
             parent: None,
             rank: 0,
@@ -259,6 +271,8 @@ impl Scenario {
             outage: None,
             straggler: None,
             intrusions: 0,
+            start: 0,
+            liveness_probes: 0,
             stall_timeout: Duration::from_secs(60),
         }
     }
@@ -310,6 +324,9 @@ impl Scenario {
 
 /// Sets the seeds of trees apart from those of single switches.
 const TREE_SEED: u64 = 0x7472_6565;
+
+/// Separates the random numbers for how long a stream has run from all others.
+const AGE_SEED: u64 = 0x6167_6564;
 
 /// Separates the random numbers for saturating switches from those for others.
 const SATURATING_SEED: u64 = 0x7361_7475;

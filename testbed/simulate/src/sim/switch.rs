@@ -15,8 +15,10 @@ pub struct JobSetup {
     pub base: u32,
     /// Slots, a power of two.
     pub slots: u32,
-    /// First chunk number of the stream; every slot of the range holds the one before it.
+    /// Chunk number of the first position that the simulation sends.
     pub first_chunk: u32,
+    /// The chunk that every slot of the range holds before: older than the first, by at most 2^30 + 1, as an ADVANCE leaves it.
+    pub held: u32,
     /// Port of each child: of each rank, at the only switch.
     pub ports: Vec<u16>,
     /// Port of the switch above, if there is one.

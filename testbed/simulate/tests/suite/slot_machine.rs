@@ -47,7 +47,7 @@ fn every_invariant_holds_for_every_seed() {
     let reports = sim::play_all(number("SIM_SEEDS").unwrap_or(SEEDS), replay, play);
     let total = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
     println!(
-        "{} simulations in {:.1} s: {} events, {} packets sent, {} retransmitted, {} results, {} ignored, {} forged, {} ranks gave up; \
+        "{} simulations in {:.1} s: {} events, {} packets sent, {} retransmitted, {} results, {} ignored, {} forged, {} liveness probes, {} ranks gave up; \
          longest {:.1} s of virtual time",
         reports.len(),
         start.elapsed().as_secs_f64(),
@@ -57,9 +57,11 @@ fn every_invariant_holds_for_every_seed() {
         total(|r| r.results),
         total(|r| r.ignored),
         total(|r| r.forged),
+        total(|r| r.probes_answered),
         total(|r| r.aborted),
         reports.iter().map(|r| r.elapsed.as_secs_f64()).fold(0.0, f64::max),
     );
     // The seeds do meet what they are there for.
     assert!(total(|r| r.retransmitted) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
+    assert!(total(|r| r.probes_answered) > 0);
 }
