@@ -86,6 +86,19 @@ pub enum ExchangeError {
         /// The rendezvous address.
         addr: SocketAddr,
     },
+    /// Rank 0 uses another version of the rendezvous.
+    #[error(
+        "rank 0 at {addr} uses version {theirs} of the rendezvous and this rank version {ours}: upgrade Netfold on {}",
+        if theirs < ours { "rank 0's host" } else { "this rank's host" }
+    )]
+    Version {
+        /// The rendezvous address.
+        addr: SocketAddr,
+        /// Rank 0's version.
+        theirs: u8,
+        /// This rank's version.
+        ours: u8,
+    },
     /// A rank left, or the connection to it broke.
     #[error("rank {rank} was lost during an exchange; start the job again")]
     Lost {

@@ -14,8 +14,10 @@ use crate::mesh::timed::{read_by, write_by};
 /// Longest name of a job in bytes.
 pub const JOB_NAME_MAX: usize = 64;
 
-/// Begins hello and welcome; the last byte is the version.
-const MAGIC: [u8; 8] = *b"nfrendz\x01";
+/// Version of hello, welcome and what follows. Their lengths, and their first eight bytes, are the same in every version.
+const VERSION: u8 = 1;
+/// Begins hello and welcome.
+const MAGIC: [u8; 8] = [b'n', b'f', b'r', b'e', b'n', b'd', b'z', VERSION];
 /// Magic, rank (2), world (2), length of the name (1), 0 (3), name.
 const HELLO: usize = 16 + JOB_NAME_MAX;
 /// Magic, verdict (1), 0 (1), world (2).
@@ -167,7 +169,13 @@ impl TcpRendezvous {
             let Some((stream, hello)) = next else {
                 return Err(ExchangeError::Missing { ranks: missing, waited: self.timeout });
             };
-            let Some((rank, mut refusal)) = self.check_hello(&hello) else { continue };
+            let Some((rank, mut refusal)) = self.check_hello(&hello) else {
+                if version_of(&hello).is_some_and(|version| version != VERSION) {
+                    // It names this version; when it cannot be sent, that rank is gone.
+                    let _ = write_by(&stream, &other_version(), Instant::now() + ATTEMPT_TIMEOUT);
+                }
+                continue;
+            };
             let Role::Server { clients, .. } = &mut self.role else { return Ok(()) };
             if refusal.is_none() && clients[usize::from(rank)].as_ref().is_some_and(is_connected) {
                 refusal = Some(Refusal::Duplicate);
@@ -223,6 +231,11 @@ impl TcpRendezvous {
             Ok(connected) => connected,
             Err(error) => return Ok(Err(error)),
         };
+        if let Some(theirs) = version_of(&welcome)
+            && theirs != VERSION
+        {
+            return Err(ExchangeError::Version { addr: self.addr, theirs, ours: VERSION });
+        }
         if welcome[..8] != MAGIC {
             return Err(ExchangeError::NotRendezvous { addr: self.addr });
         }
@@ -238,7 +251,20 @@ impl TcpRendezvous {
     }
 }
 
-/// Verdicts: 0 welcome, 1 other job, 2 other world, 3 duplicate, 4 no such rank.
+/// The version of a hello or welcome; `None` if it is neither.
+fn version_of(message: &[u8]) -> Option<u8> {
+    message.strip_prefix(&MAGIC[..7]).and_then(|rest| rest.first()).copied()
+}
+
+/// The answer to a rank of another version.
+fn other_version() -> [u8; WELCOME] {
+    let mut bytes = [0; WELCOME];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8] = 5;
+    bytes
+}
+
+/// Verdicts: 0 welcome, 1 other job, 2 other world, 3 duplicate, 4 no such rank; 5 to another version.
 fn welcome(refusal: Option<Refusal>, world: u16) -> [u8; WELCOME] {
     let mut bytes = [0; WELCOME];
     bytes[..8].copy_from_slice(&MAGIC);

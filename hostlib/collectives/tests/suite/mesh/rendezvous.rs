@@ -154,6 +154,36 @@ fn another_service_at_the_address_is_detected() {
     drop(server.join());
 }
 
+/// Each side of another version learns of it at once, and from the client's message which side is older.
+#[test]
+fn another_version_of_the_rendezvous_is_named() {
+    let (listener, addr) = listener();
+    let old = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        std::io::Read::read_exact(&mut stream, &mut [0; 80]).unwrap();
+        stream.write_all(b"nfrendz\x00\x05\0\0\0").unwrap();
+    });
+    let error = client(addr, 1, 2).all_gather(b"").unwrap_err();
+    let expected = format!(
+        "rank 0 at {addr} uses version 0 of the rendezvous and this rank version 1: upgrade Netfold on rank 0's host"
+    );
+    assert_eq!(error.to_string(), expected);
+    old.join().unwrap();
+
+    let (listener, addr) = self::listener();
+    let server = thread::spawn(move || {
+        TcpRendezvous::host(listener, "job", 2, HANG).unwrap().all_gather(b"0").unwrap()
+    });
+    let mut new = TcpStream::connect(addr).unwrap();
+    let mut hello = [0; 80];
+    hello[..8].copy_from_slice(b"nfrendz\x02");
+    new.write_all(&hello).unwrap();
+    let mut answer = [0; 12];
+    std::io::Read::read_exact(&mut new, &mut answer).unwrap();
+    assert_eq!(answer, *b"nfrendz\x01\x05\0\0\0");
+    assert_eq!(client(addr, 1, 2).all_gather(b"1").unwrap(), server.join().unwrap());
+}
+
 #[test]
 fn invalid_arguments_are_refused() {
     let (_listener, addr) = listener();
