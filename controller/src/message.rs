@@ -27,15 +27,14 @@ impl Refused {
         Self::new(Refusal::Protocol, message)
     }
 
-    /// Another protocol version.
-    pub fn version(theirs: impl std::fmt::Display) -> Self {
-        Self::new(
-            Refusal::Version,
-            format!(
-                "the worker uses protocol version {theirs} and the control port version {}: install the same release on both",
-                netfold_wire::VERSION
-            ),
-        )
+    /// A worker of another protocol version.
+    pub fn version(theirs: u64) -> Self {
+        let ours = u64::from(netfold_wire::VERSION);
+        let older = if theirs < ours { "the worker's host" } else { "the switch or controller" };
+        let message = format!(
+            "the worker uses protocol version {theirs} and this control port version {ours}: upgrade Netfold on {older}"
+        );
+        Self::new(Refusal::Version, message)
     }
 }
 
@@ -143,6 +142,13 @@ mod tests {
         assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
         assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);
         assert_eq!(reason(r#"{"type":"join","version":-1}"#), Refusal::Protocol);
+        let older = Refused::version(0).message;
+        assert!(
+            older.contains("version 0") && older.contains("upgrade Netfold on the worker's host"),
+            "{older}"
+        );
+        let newer = decode(br#"{"type":"join","version":2}"#).unwrap_err().message;
+        assert!(newer.contains("version 2") && newer.contains("upgrade Netfold on the switch"), "{newer}");
         for http in ["GET / HTTP/1.1\r", "PRI * HTTP/2.0\r"] {
             assert!(decode(http.as_bytes()).unwrap_err().message.contains("20042"), "{http}");
         }

@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// The switch's control port cannot be reached.
     #[error(
-        "cannot reach the control port at {address}; check that the switch or the controller runs and listens there"
+        "cannot reach the control port at {address}; check that the switch or the controller runs and listens there, and that no firewall is between"
     )]
     Connect {
         /// The address tried last.
@@ -109,8 +109,10 @@ pub enum Error {
         fault: Box<TlsFault>,
     },
     /// The control port, a switch's or a controller's, does not admit this worker.
-    #[error("this worker was refused: {message}")]
+    #[error("the control port at {address} refused this worker: {message}")]
     Refused {
+        /// The control port.
+        address: SocketAddr,
         /// Machine-readable reason.
         reason: Refusal,
         /// The control port's message: what is wrong and what to do.
@@ -191,7 +193,7 @@ pub enum Error {
         theirs: String,
     },
     /// The switch cannot be used, and falling back was not allowed.
-    #[error("the switch cannot be used ({reason}), and this communicator must not fall back to a ring")]
+    #[error("the switch cannot be used, and this communicator must not fall back to a ring: {reason}")]
     NoSwitch {
         /// Why not; the same on all ranks.
         reason: String,

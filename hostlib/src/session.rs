@@ -35,8 +35,11 @@ pub(crate) use security::Security;
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 const LEASE: Duration = Duration::from_millis(LEASE_MS);
 
-/// Longest time for the connection to be made, for one address.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest time for the TCP connection to be made, for one address: enough for one lost SYN, which is retransmitted after a second.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// Longest time for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(2500);
 
 /// Longest time for one line to be sent: a port that does not read for so long counts as lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -97,7 +100,7 @@ enum ResumeAttempt {
 impl Session {
     /// Connects to the first of `addresses` that answers; by TLS, if `security` says whom to trust.
     pub(crate) fn connect(addresses: &[SocketAddr], security: Option<&Security>) -> Result<Self, Error> {
-        let (stream, peer, local) = connect(addresses, security, CONNECT_TIMEOUT)?;
+        let (stream, peer, local) = connect(addresses, security, HANDSHAKE_TIMEOUT)?;
         Ok(Self {
             reader: EventReader::new(stream.clone(), peer),
             control: ControlConnection::new(stream),
@@ -130,7 +133,7 @@ impl Session {
         timeout: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
-        let (version, rank) = (join.version, join.rank);
+        let (version, rank, peer) = (join.version, join.rank, self.peer);
         // When it fails, what the port sent before it closed explains it.
         let _ = self.control.send(&SessionRequest::Join(join));
         let start = Instant::now();
@@ -157,7 +160,9 @@ impl Session {
                 | Received::Timeout => {}
                 Received::Event(event) => {
                     // Not reached: the other events are above.
-                    return Err(failure_of(event).unwrap_or(Error::Control { what: "an event out of order" }));
+                    return Err(
+                        failure_of(event, peer).unwrap_or(Error::Control { what: "an event out of order" })
+                    );
                 }
                 Received::Closed | Received::Broken => {
                     return Err(Error::switch_lost("the control connection closed before admission"));
@@ -229,7 +234,7 @@ impl Session {
                         SessionEvent::PeerLeft { rank } => events.note_leave(rank),
                         SessionEvent::Band(band) => events.note_band(band),
                         event => {
-                            if let Some(failure) = failure_of(event) {
+                            if let Some(failure) = failure_of(event, self.peer) {
                                 return ConnectionEnd::Lost(failure);
                             }
                         }
@@ -352,7 +357,7 @@ impl Session {
                     )));
                 }
                 Ok(Received::Event(event)) => {
-                    if let Some(failure) = failure_of(event) {
+                    if let Some(failure) = failure_of(event, peer) {
                         return ResumeAttempt::Lost(failure);
                     }
                 }
@@ -364,7 +369,7 @@ impl Session {
     }
 }
 
-/// A connection to the first of `addresses` that answers, with the addresses of its ends.
+/// A connection to the first of `addresses` that answers, with the addresses of its ends. TCP and TLS take at most `timeout` each.
 fn connect(
     addresses: &[SocketAddr],
     security: Option<&Security>,
@@ -373,7 +378,11 @@ fn connect(
     let unreached = |address: String, source| Error::Connect { address, source: Arc::new(source) };
     let mut last = unreached(String::new(), ErrorKind::AddrNotAvailable.into());
     for address in addresses {
-        last = match Connection::open(address, timeout.min(CONNECT_TIMEOUT), security) {
+        last = match Connection::open(
+            address,
+            (timeout.min(CONNECT_TIMEOUT), timeout.min(HANDSHAKE_TIMEOUT)),
+            security,
+        ) {
             Ok(opened) => return Ok(opened),
             Err(Unopened::Tcp(source)) => unreached(address.to_string(), source),
             Err(Unopened::Tls(fault)) => Error::Tls { address: address.to_string(), fault: Box::new(fault) },
@@ -382,8 +391,8 @@ fn connect(
     Err(last)
 }
 
-/// The error of an event that ends the job.
-fn failure_of(event: SessionEvent) -> Option<Error> {
+/// The error of an event, sent by the control port at an address, that ends the job.
+fn failure_of(event: SessionEvent, address: SocketAddr) -> Option<Error> {
     match event {
         SessionEvent::Alive {}
         | SessionEvent::Admitted(_)
@@ -391,7 +400,7 @@ fn failure_of(event: SessionEvent) -> Option<Error> {
         | SessionEvent::PeerLeft { .. }
         | SessionEvent::Band(_) => None,
         SessionEvent::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
-        SessionEvent::Refused { reason, message } => Some(Error::Refused { reason, message }),
+        SessionEvent::Refused { reason, message } => Some(Error::Refused { address, reason, message }),
         SessionEvent::SwitchLost { message } => Some(Error::switch_lost(message)),
     }
 }

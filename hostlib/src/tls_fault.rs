@@ -33,7 +33,7 @@ pub enum TlsFault {
     },
     /// The controller's certificate is of another name.
     #[error(
-        "its certificate is for {} and not for {wanted}; use a name that it is for",
+        "its certificate is for {} and not for {wanted}; connect to a name that it is for, or issue one for {wanted}",
         if presented.is_empty() { "no name".into() } else { presented.join(", ") }
     )]
     OtherName {
@@ -47,7 +47,7 @@ pub enum TlsFault {
     Certificate(rustls::Error),
     /// The port speaks in the clear.
     #[error(
-        "it does not speak TLS; leave out the authority, or start the controller with --tls-cert and --tls-key"
+        "it does not speak TLS; leave out the authority (controller_ca, NETFOLD_CA), or start the controller with --tls-cert and --tls-key"
     )]
     Plain,
     /// The port accepted the connection and sends nothing.

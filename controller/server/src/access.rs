@@ -219,7 +219,7 @@ impl Authorizer {
             None => Err(refuse(
                 Code::PermissionDenied,
                 Reason::TenantNeeded,
-                "only administrators and readers see everything: name the tenant to whom the token belongs",
+                "this token is not one of an administrator or a reader: check it, or name the tenant to whom it belongs",
             )),
         }
     }

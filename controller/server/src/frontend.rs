@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
 use tonic::transport::Server;
+use tower::util::MapResponseLayer;
 
 use crate::access::Access;
 use crate::connection::Acceptor;
@@ -203,6 +204,7 @@ async fn serve(
         tasks.push(tokio::spawn(http.serve(acceptor, tls)));
     }
     let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
+    let mut server = server.layer(MapResponseLayer::new(grpc::with_version));
     let serving = server.add_routes(routes).serve_with_incoming(incoming);
     // Watchers would delay a graceful shutdown without bound, so their streams are cut.
     let served = tokio::select! {

@@ -11,6 +11,7 @@ use crate::api::v1::jobs_server::JobsServer;
 use crate::api::v1::switches_server::SwitchesServer;
 use crate::api::v1::tenants_server::TenantsServer;
 use netfold_controller::server::Control;
+use tonic::codegen::http::{HeaderValue, Response};
 use tonic::service::Routes;
 
 use crate::access::{Access, Authorizer};
@@ -20,6 +21,9 @@ pub const REQUEST_LEN_MAX: usize = 16 << 10;
 
 /// Longest response, in bytes.
 const RESPONSE_LEN_MAX: usize = 32 << 20;
+
+/// Header of every response with the controller's release, so that a client of another release can name both where a call does not exist.
+pub const VERSION_HEADER: &str = "netfold-version";
 
 /// Most concurrent watchers.
 pub const WATCHERS_MAX: usize = 256;
@@ -40,4 +44,10 @@ pub(crate) fn routes(control: &Control, access: &Access) -> Routes {
         .build_v1()
         .expect("the descriptor is that of the interface, compiled with it");
     Routes::new(jobs).add_service(tenants).add_service(switches).add_service(reflection)
+}
+
+/// Names this release in a response.
+pub(crate) fn with_version<B>(mut response: Response<B>) -> Response<B> {
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    response
 }

@@ -21,7 +21,7 @@ mod tls;
 
 pub use controller::{Controller, ControllerConfig, ControllerError, JobConfig, RecordLocation};
 pub use frontend::{Frontend, FrontendConfig, FrontendError};
-pub use grpc::{REQUEST_LEN_MAX, WATCHERS_MAX};
+pub use grpc::{REQUEST_LEN_MAX, VERSION_HEADER, WATCHERS_MAX};
 pub use refusal::Reason;
 pub use store::Database;
 pub use tls::{Tls, TlsError};

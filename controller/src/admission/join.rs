@@ -28,7 +28,7 @@ impl Asked for Join {
     fn check(&self, fleet: &Fleet) -> Result<(), Refused> {
         let refuse = |message: String| Err(Refused::new(Refusal::Argument, message));
         if self.version != VERSION {
-            return Err(Refused::version(self.version));
+            return Err(Refused::version(self.version.into()));
         }
         check_name(&self.job)?;
         let world_max = fleet.world_max();

@@ -53,7 +53,7 @@ impl Coordinator {
     fn try_resume(&self, resume: &Resume) -> Result<Presence, Refused> {
         let Resume { version, job, epoch, rank, ref ticket } = *resume;
         if version != netfold_wire::VERSION {
-            return Err(Refused::version(version));
+            return Err(Refused::version(version.into()));
         }
         if self.config.grace.is_zero() {
             return Err(Refused::new(

@@ -15,13 +15,17 @@ impl Coordinator {
         }
         let refuse = |message: &str| Err(Refused::new(Refusal::Credentials, message));
         let Some(Credentials { tenant, token }) = credentials else {
-            return refuse("this controller wants to know whose job it is: give a tenant, and its token");
+            return refuse(
+                "this controller wants to know whose job it is: give a tenant (NETFOLD_TENANT), and its token (NETFOLD_TOKEN)",
+            );
         };
         if self.is_proven(tenant, (!token.is_empty()).then(|| TokenHash::of(token)).as_ref()) {
             Ok(tenant.clone())
         } else {
             // Which of the two is wrong is not disclosed.
-            refuse("no such tenant, or not its token: ask the controller's administrator for both")
+            refuse(
+                "no such tenant, or not its token: check both (NETFOLD_TENANT, NETFOLD_TOKEN); the controller's administrator has them",
+            )
         }
     }
 

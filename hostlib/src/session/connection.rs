@@ -41,10 +41,10 @@ impl From<io::Error> for Unopened {
 }
 
 impl Connection {
-    /// Connects, and does the TLS handshake if `security` is given, within `timeout` for each of the two.
+    /// Connects within `timeout`, and does the TLS handshake if `security` is given within `handshake_timeout`.
     pub(super) fn open(
         address: &SocketAddr,
-        timeout: Duration,
+        (timeout, handshake_timeout): (Duration, Duration),
         security: Option<&Security>,
     ) -> Result<(Self, SocketAddr, SocketAddr), Unopened> {
         // An unusable file is an error before the connection is made.
@@ -60,7 +60,7 @@ impl Connection {
         let tls = match (security, greeting) {
             (Some(security), Some(mut tls)) => {
                 let meaning = |error| security.meaning(address, error);
-                shake_hands(&tcp, &mut tls, timeout, meaning).map_err(Unopened::Tls)?;
+                shake_hands(&tcp, &mut tls, handshake_timeout, meaning).map_err(Unopened::Tls)?;
                 Some(Mutex::new(tls))
             }
             _ => None,

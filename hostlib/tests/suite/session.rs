@@ -340,7 +340,7 @@ fn a_job_that_was_ended_is_not_joined_again() {
     });
     let error = builder.connect().unwrap_err();
     assert!(
-        matches!(&error, Error::Refused { reason: Refusal::Ended, message } if message == "enough"),
+        matches!(&error, Error::Refused { reason: Refusal::Ended, message, .. } if message == "enough"),
         "{error}"
     );
     assert_eq!(error.advice(), netfold::Advice::Stop);

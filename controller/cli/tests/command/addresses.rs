@@ -8,7 +8,7 @@ use crate::process::{Process, netfold, run, text};
 use crate::tls::Certificates;
 
 /// Runs a command that must fail with exit code 1; returns its message.
-fn failure(arguments: &str) -> String {
+pub(crate) fn failure(arguments: &str) -> String {
     let (code, lines) = run(arguments);
     let error = lines.last().unwrap_or(&Value::Null);
     assert_eq!((code, text(error, "event")), (Some(1), "error"), "{arguments}: {error}");
@@ -38,6 +38,8 @@ fn each_command_names_the_port_that_it_was_given_by_mistake() {
     assert!(of_workers.contains("control port for workers") && of_workers.contains("20042"), "{of_workers}");
     let of_page = failure(&format!("job list --controller {page}"));
     assert!(of_page.contains("not a controller's gRPC API"), "{of_page}");
+    let of_switch = failure(&format!("job list --controller {}", text(&at, "p4runtime")));
+    assert!(of_switch.contains("a gRPC server, but not a controller's API"), "{of_switch}");
     let of_grpc = failure(&format!("worker {WORKER} {grpc}"));
     assert!(of_grpc.contains("HTTP/2 (gRPC)") && of_grpc.contains("20041"), "{of_grpc}");
     let of_page = failure(&format!("worker {WORKER} {page}"));

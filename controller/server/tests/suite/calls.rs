@@ -1,10 +1,12 @@
 //! Every call of the interface, as an administrator.
 
+use netfold_server::VERSION_HEADER;
 use netfold_server::api::v1;
 use netfold_server::api::v1::jobs_client::JobsClient;
 use netfold_server::api::v1::switches_client::SwitchesClient;
 use netfold_server::api::v1::tenants_client::TenantsClient;
 use tokio_stream::StreamExt as _;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -221,6 +223,24 @@ fn switches_are_listed_described_and_drained() {
         assert!(switches.drain(request).await.unwrap().into_inner().drained);
         let request = v1::DescribeSwitchRequest { name: "leaf9".into(), tenant: None };
         assert_eq!(switches.describe(request).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn every_response_names_the_release_also_to_calls_that_do_not_exist() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let channel = channel(&served).await;
+        let release = Some(env!("CARGO_PKG_VERSION").parse().unwrap());
+        let listed = JobsClient::new(channel.clone()).list(v1::ListJobsRequest::default()).await.unwrap();
+        assert_eq!(listed.metadata().get(VERSION_HEADER), release.as_ref());
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await.unwrap();
+        let path = PathAndQuery::from_static("/netfold.controller.v2.Jobs/List");
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        let missing = client.unary(tonic::Request::new(()), path, codec).await.unwrap_err();
+        assert_eq!(missing.code(), Code::Unimplemented);
+        assert_eq!(missing.metadata().get(VERSION_HEADER), release.as_ref());
     });
 }
 

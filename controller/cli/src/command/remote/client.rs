@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use netfold_server::VERSION_HEADER;
 use netfold_server::api::v1::jobs_client::JobsClient;
 use netfold_server::api::v1::switches_client::SwitchesClient;
 use netfold_server::api::v1::tenants_client::TenantsClient;
@@ -14,14 +15,14 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt as _;
 
-use super::diagnosis::{diagnose, innermost};
+use super::diagnosis::{diagnose, innermost, missing_call};
 use crate::error::CliError;
 
 /// Timeouts of the connection and of a call.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longest accepted response, in bytes.
@@ -157,7 +158,11 @@ impl Client {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
             Err(_) => Err(CliError::Refused {
                 reason: "no_answer".into(),
-                message: format!("the controller did not respond within {} s", CALL_TIMEOUT.as_secs()),
+                message: format!(
+                    "the controller at {} did not respond within {} s",
+                    self.address,
+                    CALL_TIMEOUT.as_secs()
+                ),
             }),
         }
     }
@@ -175,14 +180,19 @@ impl Client {
             return no_controller(&self.address, self.tls, source);
         }
         let reason = match details {
+            None if status.code() == Code::Unimplemented => {
+                let release = status.metadata().get(VERSION_HEADER).and_then(|header| header.to_str().ok());
+                return missing_call(&self.address, release);
+            }
             Some(info) => info.reason.to_lowercase(),
             None => format!("{:?}", status.code()).to_lowercase(),
         };
         let message = match reason.as_str() {
-            "token_missing" => {
-                "the controller requires a token: give --token, or set NETFOLD_TOKEN; a tenant's own also needs --tenant".into()
-            }
-            _ => status.message().to_owned(),
+            "token_missing" => format!(
+                "the controller at {} requires a token: give --token, or set NETFOLD_TOKEN; a tenant's own also needs --tenant",
+                self.address
+            ),
+            _ => format!("the controller at {}: {}", self.address, status.message()),
         };
         CliError::Refused { reason, message }
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
+use crate::error::CliError;
 use netfold_control::PortProtocol;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
@@ -14,10 +15,16 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(700);
 /// What an HTTP/2 client sends first (RFC 9113, 3.4): the preface, and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
+/// Of an address that does not answer.
+const UNANSWERED: &str = "no answer: check that the host runs, its address, and the firewalls between";
+
 /// One sentence: what is wrong with the connection to `address`, given as HOST:PORT, and what to do.
 pub(super) fn diagnose(address: &str, tls: bool, error: &(dyn Error + 'static)) -> String {
     if tls && let Some(fault) = find::<rustls::Error>(error).and_then(tls_fault) {
         return fault;
+    }
+    if find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+        return UNANSWERED.into();
     }
     let first = match probe(address) {
         Ok(first) => first,
@@ -25,6 +32,7 @@ pub(super) fn diagnose(address: &str, tls: bool, error: &(dyn Error + 'static)) 
             return "no program listens there: start a controller with `netfold controller --dev`, or give its address with --controller"
                 .into();
         }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return UNANSWERED.into(),
         Err(error) => {
             return format!("{error}: check the host's name, the network and the firewall");
         }
@@ -54,6 +62,25 @@ pub(super) fn diagnose(address: &str, tls: bool, error: &(dyn Error + 'static)) 
             innermost(error)
         ),
     }
+}
+
+/// The error of a call that the server at `address` does not have. `release`: the server's, if it names one as a controller does.
+pub(super) fn missing_call(address: &str, release: Option<&str>) -> CliError {
+    let own = env!("CARGO_PKG_VERSION");
+    let Some(release) = release else {
+        let reason = "it is a gRPC server, but not a controller's API: give the controller's gRPC address, whose port is 20042 by default";
+        return CliError::NoController { address: address.to_owned(), reason: reason.into() };
+    };
+    let older = if numbers(release) < numbers(own) { "the controller" } else { "this command" };
+    let message = format!(
+        "the controller at {address} is of version {release} and does not have this call of version {own}: upgrade {older}"
+    );
+    CliError::Refused { reason: "version".into(), message }
+}
+
+/// The numbers of a release, most significant first.
+fn numbers(release: &str) -> Vec<u64> {
+    release.split(['.', '-', '+']).map_while(|number| number.parse().ok()).collect()
 }
 
 /// What a TLS error says about the options; `None` where the probe says more.
@@ -167,6 +194,14 @@ mod tests {
         let error = io::Error::other("transport error");
         assert!(diagnose(&free, false, &error).contains("no program listens"));
         assert!(diagnose("no-such-host.invalid:20042", false, &error).contains("check the host's name"));
+    }
+
+    #[test]
+    fn a_call_that_is_missing_names_the_older_side() {
+        let message = |release| missing_call("h:1", release).to_string();
+        assert!(message(Some("0.0.9")).ends_with("upgrade the controller"));
+        assert!(message(Some("10.0.0")).ends_with("upgrade this command"));
+        assert!(message(None).contains("not a controller's API"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn a_tenant_is_admitted_only_with_its_token() {
             None => builder,
         };
         let error = builder.connect().unwrap_err();
-        let Error::Refused { reason, message } = &error else { panic!("{error}") };
+        let Error::Refused { reason, message, .. } = &error else { panic!("{error}") };
         assert_eq!((reason.name(), error.advice()), ("credentials", netfold::Advice::Stop));
         assert!(message.contains("administrator"), "{message}");
     }
