@@ -13,14 +13,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netfold_connect_errors::{Answer, Client, Ports, Row, Target};
 use netfold_embedded::{EmbeddedSwitch, Tampering};
+use netfold_io::vacant_address;
+use netfold_testkit::captured::CapturedProcess;
 use serde_json::{Value, json};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
 const LIMIT: Duration = Duration::from_secs(1500);
+
+/// Of attempts to connect that must fail within seconds each.
+const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -63,13 +70,17 @@ fn library() -> PathBuf {
 
 /// A folder from which `import netfold` works.
 fn lay_out() -> PathBuf {
-    let site = scratch("site");
-    let package = site.join("netfold");
-    // It does not exist the first time.
-    let _ = fs::remove_dir_all(&package);
-    copy(&manifest_dir().join("python/netfold"), &package);
-    fs::copy(library(), package.join("_netfold.abi3.so")).unwrap();
-    site
+    static SITE: OnceLock<PathBuf> = OnceLock::new();
+    let made = SITE.get_or_init(|| {
+        let site = scratch("site");
+        let package = site.join("netfold");
+        // It does not exist the first time.
+        let _ = fs::remove_dir_all(&package);
+        copy(&manifest_dir().join("python/netfold"), &package);
+        fs::copy(library(), package.join("_netfold.abi3.so")).unwrap();
+        site
+    });
+    made.clone()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -140,6 +151,90 @@ fn the_package_under_pytest() {
         Ok(python) => pytest(&python, &site),
         Err(_) => println!("skipped: torch 2, since NETFOLD_TEST_TORCH names no interpreter that has it"),
     }
+}
+
+/// Connects by each target: one process for each of the ranks' environments. Returns what each rank reports, for each target.
+fn connect_errors(
+    python: &str,
+    how: &str,
+    targets: &[Target],
+    ranks: &[Vec<(&str, String)>],
+) -> Vec<Vec<Answer>> {
+    let targets: Vec<Value> = targets
+        .iter()
+        .map(|target| {
+            let Target { address, ca, tenant, token, rendezvous } = target;
+            json!({ "controller": address, "controller_ca": ca, "tenant": tenant, "token": token, "rendezvous": rendezvous })
+        })
+        .collect();
+    let start = |environment: &Vec<(&str, String)>| {
+        let mut command = Command::new(python);
+        command.args(["tests/connect_errors.py", how]).current_dir(manifest_dir());
+        command.env("PYTHONPATH", lay_out()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("NETFOLD_TEST_TARGETS", Value::from(targets.clone()).to_string());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        CapturedProcess::start(&mut command, CONNECT_LIMIT)
+    };
+    let running: Vec<CapturedProcess> = ranks.iter().map(start).collect();
+    let answers = |process: CapturedProcess| {
+        let output = process.finish().success();
+        let result = output.lines().find_map(|line| line.strip_prefix("RESULT "));
+        let results: Vec<Value> = serde_json::from_str(result.unwrap_or_else(|| panic!("{output}"))).unwrap();
+        let answer = |result: &Value| Answer {
+            message: result["message"].as_str().unwrap().to_owned(),
+            took: Duration::from_secs_f64(result["seconds"].as_f64().unwrap()),
+        };
+        results.iter().map(answer).collect()
+    };
+    running.into_iter().map(answers).collect()
+}
+
+/// Checks a client's row of docs/connection-errors.md; all ranks must have the same messages.
+fn check_connect_errors(client: Client, python: &str, how: &str, ranks: &[Vec<(&str, String)>]) {
+    let ports = Ports::start();
+    let targets: Vec<Target> = client.mistakes().map(|mistake| ports.worker(mistake)).collect();
+    let answers = connect_errors(python, how, &targets, ranks);
+    let mut index = 0;
+    let row = Row::of(client, |_| {
+        let of_ranks = answers.iter().map(|answers| &answers[index]);
+        let slowest = of_ranks.clone().max_by_key(|answer| answer.took).unwrap();
+        assert!(
+            of_ranks.clone().all(|answer| answer.message == slowest.message),
+            "{:?}",
+            of_ranks.collect::<Vec<_>>()
+        );
+        index += 1;
+        (targets[index - 1].clone(), slowest.clone())
+    });
+    row.check();
+}
+
+#[test]
+fn connection_errors_of_the_package() {
+    let Some(python) = interpreter() else { return };
+    check_connect_errors(Client::Python, &python, "python", &[Vec::new()]);
+}
+
+#[test]
+fn connection_errors_of_torch_on_every_rank() {
+    let Some(python) = interpreter() else { return };
+    if !imports(&python, "torch") {
+        println!("skipped: connection errors of torch, which {python} lacks");
+        return;
+    }
+    // Free when it was chosen, and not one that the system gives to others.
+    let port = vacant_address().unwrap().port().to_string();
+    let rank = |rank: usize| {
+        let local = "127.0.0.1".to_owned();
+        vec![
+            ("RANK", rank.to_string()),
+            ("WORLD_SIZE", "2".to_owned()),
+            ("MASTER_ADDR", local),
+            ("MASTER_PORT", port.clone()),
+            ("OMP_NUM_THREADS", "1".to_owned()),
+        ]
+    };
+    check_connect_errors(Client::Torch, &python, "torch", &[rank(0), rank(1)]);
 }
 
 /// Writes a program `cargo` that answers maturin's `cargo rustc` with the library that cargo has built along with this test, so that

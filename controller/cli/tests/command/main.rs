@@ -5,6 +5,7 @@ mod addresses;
 mod arguments;
 mod bands;
 mod bench;
+mod connect_errors;
 mod controller;
 mod demo;
 mod documentation;

@@ -27,7 +27,7 @@ pub(crate) fn lossy_switch() -> EmbeddedSwitch {
     EmbeddedSwitch::builder().middleware(lossy).start().unwrap()
 }
 
-fn tools(test: &str) -> bool {
+pub(crate) fn tools(test: &str) -> bool {
     present("gcc", test) && present("pkg-config", test)
 }
 

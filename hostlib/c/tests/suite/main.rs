@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod c;
+mod connect_errors;
 mod header;
 mod install;
 mod mpi;

@@ -24,7 +24,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tools(test: &str) -> bool {
+pub(crate) fn tools(test: &str) -> bool {
     let there = present("mpirun", test) && present("mpicc", test);
     if there && !run(Command::new("mpirun").arg("--version")).contains("Open MPI") {
         println!("skipped: {test}: mpirun is not Open MPI's");
@@ -33,26 +33,32 @@ fn tools(test: &str) -> bool {
     there
 }
 
-/// A job of four ranks.
-struct Job<'a> {
+/// A job of four ranks, unless another number is given.
+pub(crate) struct Job<'a> {
     program: Vec<PathBuf>,
     /// None without the shim.
     settings: Option<Vec<(&'a str, String)>>,
     /// How the ranks share hosts; empty to detect it.
     hosts: &'a [&'a str],
+    /// Where hosts are detected.
+    ranks: usize,
 }
 
 impl<'a> Job<'a> {
-    fn new(program: &Path) -> Self {
-        Self { program: vec![program.to_owned()], settings: None, hosts: &[] }
+    pub(crate) fn new(program: &Path) -> Self {
+        Self { program: vec![program.to_owned()], settings: None, hosts: &[], ranks: RANKS }
     }
 
-    fn argument(mut self, argument: &str) -> Self {
+    pub(crate) fn ranks(self, ranks: usize) -> Self {
+        Self { ranks, ..self }
+    }
+
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.program.push(argument.into());
         self
     }
 
-    fn shim(mut self, settings: &[(&'a str, &str)]) -> Self {
+    pub(crate) fn shim(mut self, settings: &[(&'a str, &str)]) -> Self {
         self.settings = Some(settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect());
         self
     }
@@ -80,12 +86,12 @@ impl<'a> Job<'a> {
     }
 
     /// Runs it, and returns its output.
-    fn run(self) -> String {
+    pub(crate) fn run(self) -> String {
         let _turn = turn();
         let mut command = Command::new("mpirun");
         command.args(["--allow-run-as-root", "--oversubscribe", "--timeout", &LIMIT.to_string()]);
         if self.hosts.is_empty() {
-            self.one_program(&mut command, RANKS, None);
+            self.one_program(&mut command, self.ranks, None);
         }
         for (index, host) in self.hosts.iter().enumerate() {
             if index > 0 {

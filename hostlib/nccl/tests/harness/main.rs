@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test without the test runner: it fails by panicking")]
 
 mod bootstrap;
+mod connect_errors;
 mod groups;
 mod links;
 mod parent;
@@ -82,6 +83,7 @@ fn scenarios() -> Vec<(String, Scenario)> {
             refused(plugin, &[("NETFOLD_CONTROLLER", "127.0.0.1:1"), ("NETFOLD_NCCL_MIN_RANKS", "5")]);
         }),
     ));
+    all.push(("version 12: connection errors".into(), Box::new(connect_errors::scenario)));
     all.push(("version 12: ranks are configured differently".into(), Box::new(differing)));
     all.push(("version 12: a rank does not connect".into(), Box::new(absent)));
     all.push(("version 12: without a switch, when that is allowed".into(), Box::new(by_ring)));

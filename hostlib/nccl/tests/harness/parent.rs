@@ -56,9 +56,15 @@ impl Ranks {
         let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), messages };
         for rank in 0..world {
             let mut command = Command::new(std::env::current_exe().unwrap());
-            for name in
-                ["NETFOLD_CONTROLLER", "NETFOLD_MODE", "NCCL_SOCKET_IFNAME", "NETFOLD_NCCL_REQUIRE_SWITCH"]
-            {
+            for name in [
+                "NETFOLD_CONTROLLER",
+                "NETFOLD_CA",
+                "NETFOLD_TENANT",
+                "NETFOLD_TOKEN",
+                "NETFOLD_MODE",
+                "NCCL_SOCKET_IFNAME",
+                "NETFOLD_NCCL_REQUIRE_SWITCH",
+            ] {
                 command.env_remove(name);
             }
             command

@@ -49,6 +49,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-embedded",
         ],
     ),
+    (
+        "netfold-connect-errors",
+        &["netfold-wire", "netfold-controller", "netfold-server", "netfold-collectives", "netfold-testkit"],
+    ),
     ("netfold", &["netfold-wire", "netfold-control", "netfold-proto", "netfold-io", "netfold-collectives"]),
     ("netfold-c", &["netfold"]),
     ("netfold-nccl", &["netfold"]),
@@ -136,6 +140,7 @@ const ASYNC: &[&str] = &[
     "netfold-server",
     "netfold-switch-p4runtime",
     "netfold-cli",
+    "netfold-connect-errors",
     "netfold-lab",
 ];
 
