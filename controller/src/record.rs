@@ -262,13 +262,24 @@ pub struct StoreError {
     pub source: Box<dyn Error + Send + Sync>,
 }
 
+/// Reads the records as they were at one time, on any thread and while they change; may block for as long as a disk takes.
+pub type RecordReader = Box<dyn FnOnce() -> Result<StoredRecords, StoreError> + Send>;
+
 /// Keeps records. Called from one thread; may block for as long as a disk takes.
 pub trait Store: Send {
+    /// A reader of all that is kept now: all of each [`apply`](Self::apply) before this call, and nothing of any after it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn reader(&mut self) -> Result<RecordReader, StoreError>;
+
     /// All that is kept.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read; then the controller does not start.
-    fn load(&mut self) -> Result<StoredRecords, StoreError>;
+    fn load(&mut self) -> Result<StoredRecords, StoreError> {
+        self.reader()?()
+    }
 
     /// Makes changes, in order, all or none; durable when it returns.
     ///
@@ -282,8 +293,9 @@ pub trait Store: Send {
 pub struct MemoryStore(StoredRecords);
 
 impl Store for MemoryStore {
-    fn load(&mut self) -> Result<StoredRecords, StoreError> {
-        Ok(self.0.clone())
+    fn reader(&mut self) -> Result<RecordReader, StoreError> {
+        let records = self.0.clone();
+        Ok(Box::new(move || Ok(records)))
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {

@@ -20,7 +20,7 @@ mod pending;
 mod session;
 mod stub;
 
-pub use control::Control;
+pub use control::{Control, RecordsError};
 pub use stub::ControlStub;
 
 use crate::admission::{Config, Coordinator};

@@ -131,6 +131,12 @@ pub(crate) enum CliError {
     /// The controller failed.
     #[error("the controller failed")]
     Controller(#[source] Box<dyn Error + Send + Sync>),
+    /// A backup cannot be used.
+    #[error("cannot use the backup {}", path.display())]
+    Backup { path: PathBuf, source: netfold_server::backup::BackupError },
+    /// A backup was not restored.
+    #[error(transparent)]
+    Restore(netfold_server::backup::RestoreError),
     /// The controller cannot be reached.
     #[error("cannot reach a controller at {address}: {reason}")]
     NoController { address: String, reason: String },
@@ -195,6 +201,8 @@ impl CliError {
             Self::Disagrees => "disagrees",
             Self::Topology { .. } => "topology",
             Self::Controller(_) => "controller",
+            Self::Backup { .. } => "backup",
+            Self::Restore(_) => "restore",
             Self::NoController { .. } => "no_controller",
             Self::Refused { reason, .. } => reason,
             Self::Interrupted => "interrupted",

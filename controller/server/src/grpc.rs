@@ -3,11 +3,13 @@
 
 mod convert;
 mod jobs;
+mod records;
 mod switches;
 mod tenants;
 
 use crate::api::DESCRIPTOR;
 use crate::api::v1::jobs_server::JobsServer;
+use crate::api::v1::records_server::RecordsServer;
 use crate::api::v1::switches_server::SwitchesServer;
 use crate::api::v1::tenants_server::TenantsServer;
 use netfold_controller::server::Control;
@@ -38,12 +40,14 @@ pub(crate) fn routes(control: &Control, access: &Access) -> Routes {
     }
     let jobs = limited!(JobsServer::new(jobs::Jobs::new(control.clone(), authorizer.clone())));
     let tenants = limited!(TenantsServer::new(tenants::Tenants::new(control.clone(), authorizer.clone())));
-    let switches = limited!(SwitchesServer::new(switches::Switches::new(control.clone(), authorizer)));
+    let switches =
+        limited!(SwitchesServer::new(switches::Switches::new(control.clone(), authorizer.clone())));
+    let records = limited!(RecordsServer::new(records::Records::new(control.clone(), authorizer)));
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTOR)
         .build_v1()
         .expect("the descriptor is that of the interface, compiled with it");
-    Routes::new(jobs).add_service(tenants).add_service(switches).add_service(reflection)
+    Routes::new(jobs).add_service(tenants).add_service(switches).add_service(records).add_service(reflection)
 }
 
 /// Names this release in a response.

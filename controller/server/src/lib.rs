@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod api;
+pub mod backup;
 mod connection;
 mod controller;
 pub mod dev;

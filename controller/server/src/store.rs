@@ -22,8 +22,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::row;
-use netfold_controller::record::{Change, Store, StoreError, StoredRecords};
-use redb::{DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use netfold_controller::record::{Change, RecordReader, Store, StoreError, StoredRecords};
+use redb::{
+    DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
 
 /// The schema that this build writes, and the newest that it reads.
 pub const SCHEMA: u64 = 1;
@@ -93,7 +95,7 @@ impl Database {
         let path = path.into();
         let failed = |source| OpenError::Open { path: path.clone(), source };
         if !path.try_exists().map_err(|error| failed(error.into()))? {
-            create(&path).map_err(failed)?;
+            create(&path, &[]).map_err(failed)?;
         }
         let inner = redb::Database::open(&path).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.clone() },
@@ -119,18 +121,14 @@ impl Database {
     }
 }
 
-/// Creates an empty database under another name, and renames it once it is complete and durable.
-fn create(path: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let unfinished = folder.join(name);
-    if let Err(error) = fs::remove_file(&unfinished)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error.into());
-    }
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&unfinished)?;
+/// Creates a database with the results of changes under another name, and renames it once it is complete and durable. A file of this name
+/// is replaced.
+pub(crate) fn create(
+    path: &Path,
+    changes: &[Change],
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let unfinished = Unfinished::create(path)?;
+    let file = unfinished.file.try_clone()?;
     let database = redb::Builder::new().create_with_backend(redb::backends::FileBackend::new(file)?)?;
     let write = database.begin_write()?;
     write.open_table(META)?.insert(META_SCHEMA, SCHEMA)?;
@@ -138,11 +136,49 @@ fn create(path: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     write.open_table(JOBS)?;
     write.open_table(PLACES)?;
     write.open_table(SWITCHES)?;
+    make(&write, changes)?;
     write.commit()?;
     drop(database);
-    fs::rename(&unfinished, path)?;
-    File::open(folder)?.sync_all()?;
-    Ok(())
+    Ok(unfinished.finish()?)
+}
+
+/// A new file under another name, `NAME.new`, that only its owner may read; removed unless it is finished.
+pub(crate) struct Unfinished<'a> {
+    /// The file, for reading and writing.
+    pub(crate) file: File,
+    path: PathBuf,
+    finished: &'a Path,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Creates it; one that an interrupted process has left is replaced.
+    pub(crate) fn create(finished: &'a Path) -> io::Result<Self> {
+        let mut name = finished.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let path = finished.with_file_name(name);
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { file, path, finished })
+    }
+
+    /// Makes it durable, and renames it.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, self.finished)?;
+        let folder = self.finished.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // Fails after it was renamed.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// The schema recorded in a database, if there is one.
@@ -154,37 +190,38 @@ fn schema(database: &redb::Database) -> Result<Option<u64>, Box<dyn std::error::
     }
 }
 
+/// The records in a transaction.
+fn records(read: &ReadTransaction) -> Result<StoredRecords, Box<dyn std::error::Error + Send + Sync>> {
+    let mut kept = StoredRecords::default();
+    macro_rules! rows {
+        ($table:ident, |$key:ident, $record:ident| $keep:expr) => {{
+            for entry in read.open_table($table)?.iter()? {
+                let (key, value) = entry?;
+                let $key = key.value();
+                let $record = row::decode(value.value())?;
+                $keep;
+            }
+        }};
+    }
+    rows!(TENANTS, |name, record| kept.tenants.insert(name.to_owned(), record));
+    rows!(PLACES, |number, record| kept.places.insert(number, record));
+    rows!(SWITCHES, |name, record| kept.switches.insert(name.to_owned(), record));
+    rows!(JOBS, |_name, record| {
+        let record: netfold_controller::record::JobRecord = record;
+        kept.jobs.insert(record.name.clone(), record)
+    });
+    let epoch = read.open_table(META)?.get(META_EPOCH_NEXT)?;
+    // Written from a u32; a larger value can only mean that the epochs are exhausted.
+    kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
+    Ok(kept)
+}
+
 impl Store for Database {
-    fn load(&mut self) -> Result<StoredRecords, StoreError> {
-        let mut kept = StoredRecords::default();
-        let unreadable = |error: row::RowError| StoreError {
-            what: format!("reading {}", self.path.display()),
-            source: Box::new(error),
-        };
+    fn reader(&mut self) -> Result<RecordReader, StoreError> {
+        // Readers see the transactions that were committed before, and do not delay those that follow.
         let read = self.inner.begin_read().map_err(self.error("reading"))?;
-        macro_rules! rows {
-            ($table:ident, |$key:ident, $record:ident| $keep:expr) => {{
-                let table = read.open_table($table).map_err(self.error("reading"))?;
-                for entry in table.iter().map_err(self.error("reading"))? {
-                    let (key, value) = entry.map_err(self.error("reading"))?;
-                    let $key = key.value();
-                    let $record = row::decode(value.value()).map_err(unreadable)?;
-                    $keep;
-                }
-            }};
-        }
-        rows!(TENANTS, |name, record| kept.tenants.insert(name.to_owned(), record));
-        rows!(PLACES, |number, record| kept.places.insert(number, record));
-        rows!(SWITCHES, |name, record| kept.switches.insert(name.to_owned(), record));
-        rows!(JOBS, |_name, record| {
-            let record: netfold_controller::record::JobRecord = record;
-            kept.jobs.insert(record.name.clone(), record)
-        });
-        let meta = read.open_table(META).map_err(self.error("reading"))?;
-        let epoch = meta.get(META_EPOCH_NEXT).map_err(self.error("reading"))?;
-        // Written from a u32; a larger value can only mean that the epochs are exhausted.
-        kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
-        Ok(kept)
+        let what = format!("reading {}", self.path.display());
+        Ok(Box::new(move || records(&read).map_err(|source| StoreError { what, source })))
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! A control plane as other parts of its process see it: snapshots, commands, and what happens.
 
 use crate::command::{Command, CommandError, Proof};
-use crate::record::JobName;
+use crate::record::{JobName, RecordReader, StoreError, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -18,6 +18,19 @@ pub(super) enum ControlRequest {
     Job(JobName, oneshot::Sender<Option<JobView>>),
     Verify(Proof, oneshot::Sender<bool>),
     Execute(Command, oneshot::Sender<Result<(), CommandError>>),
+    Records(oneshot::Sender<Result<RecordReader, StoreError>>),
+}
+
+/// Why the records of a control plane cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordsError {
+    /// It does not serve any more.
+    #[error("the controller is shutting down")]
+    Gone,
+    /// Its database cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A handle to a control plane that serves. Clones are the same.
@@ -58,6 +71,16 @@ impl Control {
     /// [`CommandError`]; nothing has changed.
     pub async fn execute(&self, command: Command) -> Result<(), CommandError> {
         self.ask(|answer| ControlRequest::Execute(command, answer)).await?
+    }
+
+    /// Everything that is stored, as of one moment; what was acknowledged before this call is in it. The control plane continues meanwhile.
+    ///
+    /// # Errors
+    /// [`RecordsError`].
+    pub async fn records(&self) -> Result<StoredRecords, RecordsError> {
+        let reader = self.ask(ControlRequest::Records).await.map_err(|_| RecordsError::Gone)??;
+        let read = tokio::task::spawn_blocking(reader).await;
+        Ok(read.map_err(|_| RecordsError::Gone)??)
     }
 
     /// What happens from now on. A receiver that is 1,024 behind misses what it did not read.

@@ -186,6 +186,7 @@ impl Hub {
             ControlRequest::Verify(proof, answer) => {
                 let _ = answer.send(self.coordinator.is_proven(&proof.tenant, proof.token.as_ref()));
             }
+            ControlRequest::Records(answer) => drop(answer.send(self.store.reader())),
             ControlRequest::Execute(command, answer) => {
                 let result = self.coordinator.execute(self.now(), command);
                 self.deliver()?;

@@ -3,7 +3,7 @@
 
 use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX};
 use crate::command::{Command, CommandError, Proof};
-use crate::record::JobName;
+use crate::record::{JobName, RecordReader, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use std::future::Future;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ pub trait ControlStub: Send {
 
     /// Whether a caller may act for a tenant.
     fn verify(&self, proof: &Proof) -> bool;
+
+    /// What is stored.
+    fn records(&self) -> StoredRecords;
 
     /// Carries a command out; watchers receive the resulting events, in order.
     ///
@@ -40,6 +43,11 @@ impl Control {
                     ControlRequest::Snapshot(scope, answer) => drop(answer.send(plane.snapshot(scope))),
                     ControlRequest::Job(name, answer) => drop(answer.send(plane.job(&name))),
                     ControlRequest::Verify(proof, answer) => drop(answer.send(plane.verify(&proof))),
+                    ControlRequest::Records(answer) => {
+                        let records = plane.records();
+                        let reader: RecordReader = Box::new(move || Ok(records));
+                        let _ = answer.send(Ok(reader));
+                    }
                     ControlRequest::Execute(command, answer) => {
                         let outcome = plane.execute(command).map(|happened| {
                             for event in happened {

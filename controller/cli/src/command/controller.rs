@@ -1,6 +1,7 @@
 //! `netfold controller`: shares switches among the jobs of several tenants, until it is stopped.
 
 mod election;
+mod records;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,13 +45,16 @@ Examples:
   netfold controller --topology fabric.toml --state state.redb --workers 10.0.0.1:20041 \\
       --admin-tokens admins --tls-cert cert.pem --tls-key key.pem --listen 0.0.0.0:20042
   netfold controller --topology fabric.toml --etcd http://10.0.0.5:2379 ...    the same on another host, as a standby
+  netfold controller backup state.backup   copy the records of a running controller to a file
 
 Workers join at --workers; see docs/controller.md for everything else.";
 
-/// Run a controller until it is stopped: the switches of a topology, shared among tenants.
+/// Run a controller until it is stopped: the switches of a topology, shared among tenants; or back up and restore its records.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ControllerCommand {
+    #[command(subcommand)]
+    action: Option<records::Action>,
     /// Development mode: one software switch in this process, two tenants without tokens, on loopback addresses only.
     #[arg(long, conflicts_with = "topology")]
     dev: bool,
@@ -153,7 +157,10 @@ impl Running {
 }
 
 impl ControllerCommand {
-    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+    pub(crate) fn run(mut self, output: &Output) -> Result<(), CliError> {
+        if let Some(action) = self.action.take() {
+            return action.run(output);
+        }
         self.check_files()?;
         let stop = Stop::on_signals()?;
         if self.exit_with_stdin {

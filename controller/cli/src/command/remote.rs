@@ -4,7 +4,7 @@ mod client;
 mod diagnosis;
 mod table;
 
-pub(super) use client::{Client, ControllerOptions};
+pub(super) use client::{CALL_TIMEOUT, Client, ControllerOptions};
 pub(super) use table::Table;
 
 use netfold_server::api::v1;

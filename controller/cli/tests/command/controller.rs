@@ -11,7 +11,7 @@ use crate::process::{Process, netfold, number, run, text};
 const PAGE: &str = include_str!("../../../../docs/controller.md");
 
 /// A controller on free ports, and its addresses.
-fn dev(more: &str) -> (Process, String, String) {
+pub(crate) fn dev(more: &str) -> (Process, String, String) {
     let any = "127.0.0.1:0";
     let mut process =
         Process::start(&format!("controller --dev --workers {any} --listen {any} --http {any} {more}"));
@@ -22,7 +22,7 @@ fn dev(more: &str) -> (Process, String, String) {
 }
 
 /// The one line that a command prints.
-fn one(arguments: &str) -> Value {
+pub(crate) fn one(arguments: &str) -> Value {
     let (code, lines) = run(arguments);
     assert_eq!(code, Some(0), "{arguments}: {lines:?}");
     assert_eq!(lines.len(), 1, "{arguments}: {lines:?}");
@@ -39,7 +39,7 @@ fn shown(arguments: &str) -> String {
 }
 
 /// A job's state, waited for.
-fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
+pub(crate) fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
     poll_state(format_args!("{job} in state {state}"), || {
         let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
         let line = lines.into_iter().next().unwrap();

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod arguments;
+mod backup;
 mod bands;
 mod bench;
 mod connect_errors;

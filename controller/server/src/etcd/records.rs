@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use netfold_controller::record::{
-    Change, JobRecord, PlaceRecord, Store, StoreError, StoredRecords, SwitchRecord, TenantRecord,
+    Change, JobRecord, PlaceRecord, RecordReader, Store, StoreError, StoredRecords, SwitchRecord,
+    TenantRecord,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
@@ -31,29 +32,34 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    fn ask<R>(
+    /// Sends a request; the result waits for its answer.
+    fn request<R: Send + 'static>(
         &self,
-        what: &str,
+        what: &'static str,
         request: impl FnOnce(mpsc::Sender<Result<R, EtcdError>>) -> Request,
-    ) -> Result<R, StoreError> {
+    ) -> impl FnOnce() -> Result<R, StoreError> + Send + 'static {
         let lost = || EtcdError::LeadershipLost("it has given up the leadership".into());
         let (reply, answer) = mpsc::channel();
         let sent = self.requests.send(request(reply)).map_err(|_| lost());
-        let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(lost())));
-        answer.map_err(|error| StoreError { what: what.into(), source: Box::new(error) })
+        move || {
+            let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(lost())));
+            answer.map_err(|error| StoreError { what: what.into(), source: Box::new(error) })
+        }
     }
 }
 
 impl Store for EtcdStore {
-    fn load(&mut self) -> Result<StoredRecords, StoreError> {
-        self.ask("reading etcd", Request::Load)
+    fn reader(&mut self) -> Result<RecordReader, StoreError> {
+        // The leader's thread takes requests in order.
+        let requested = self.request("reading etcd", Request::Load);
+        Ok(Box::new(requested))
     }
 
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.ask("writing to etcd", |reply| Request::Apply(changes.to_vec(), reply))
+        self.request("writing to etcd", |reply| Request::Apply(changes.to_vec(), reply))()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::plane::{ADMIN, BLUE, Plane, READER, RED, Served};
 use crate::{TIMEOUT, run};
 
 /// A request with a token.
-fn with<T>(token: &str, message: T) -> Request<T> {
+pub(crate) fn with<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if !token.is_empty() {
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use netfold_control::Band;
 use netfold_control::{Mode, Numerics};
 use netfold_controller::command::{Command, CommandError, Proof};
-use netfold_controller::record::{JobName, JobSpec, JobState, Quota, TenantRecord, TokenHash};
+use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
@@ -234,6 +234,10 @@ impl ControlStub for Plane {
             (Some(own), Some(shown)) => own.equals(shown),
             (Some(_), None) => false,
         })
+    }
+
+    fn records(&self) -> StoredRecords {
+        StoredRecords { tenants: self.tenants.clone(), epoch_next: 9, ..StoredRecords::default() }
     }
 
     fn execute(&mut self, command: Command) -> Result<Vec<ControllerEvent>, CommandError> {

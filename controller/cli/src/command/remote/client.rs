@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use netfold_server::VERSION_HEADER;
 use netfold_server::api::v1::jobs_client::JobsClient;
+use netfold_server::api::v1::records_client::RecordsClient;
 use netfold_server::api::v1::switches_client::SwitchesClient;
 use netfold_server::api::v1::tenants_client::TenantsClient;
 use tokio::runtime::{Builder, Runtime};
@@ -23,7 +24,7 @@ use crate::error::CliError;
 
 /// Timeouts of the connection and of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+pub(in crate::command) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longest accepted response, in bytes.
 const RESPONSE_LEN_MAX: usize = 32 << 20;
@@ -148,6 +149,10 @@ impl Client {
             .max_decoding_message_size(RESPONSE_LEN_MAX)
     }
 
+    pub(in crate::command) fn records(&self) -> RecordsClient<Authorised> {
+        RecordsClient::with_interceptor(self.channel.clone(), self.credentials.clone())
+    }
+
     /// Waits for a response.
     pub(in crate::command) fn wait<T>(
         &self,
@@ -156,14 +161,19 @@ impl Client {
         let answered = self.runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await });
         match answered {
             Ok(answer) => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
-            Err(_) => Err(CliError::Refused {
-                reason: "no_answer".into(),
-                message: format!(
-                    "the controller at {} did not respond within {} s",
-                    self.address,
-                    CALL_TIMEOUT.as_secs()
-                ),
-            }),
+            Err(_) => Err(self.no_answer()),
+        }
+    }
+
+    /// The error of a call that has taken [`CALL_TIMEOUT`].
+    pub(in crate::command) fn no_answer(&self) -> CliError {
+        CliError::Refused {
+            reason: "no_answer".into(),
+            message: format!(
+                "the controller at {} did not respond within {} s",
+                self.address,
+                CALL_TIMEOUT.as_secs()
+            ),
         }
     }
 
