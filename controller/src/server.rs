@@ -112,7 +112,7 @@ impl Server {
         let local_addr = listener.local_addr().map_err(bind)?;
         let (sender, requests) = mpsc::channel(control::REQUESTS_MAX);
         let (events, _) = broadcast::channel(control::EVENTS_MAX);
-        let control = Control { requests: sender, events };
+        let control = Control { requests: sender, events, storing: control::StoringFlag::default() };
         let hook = Box::new(|_: &JobEvent| {});
         Ok(Self { listener, local_addr, config, plane, hook, requests, control, tls: None })
     }
@@ -149,7 +149,10 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
         let keys = StdRng::try_from_rng(&mut SysRng).map_err(|error| ServerError::Keys(Box::new(error)))?;
         let Plane { switches, links, route, mut store, start } = self.plane;
+        let storing = self.control.storing.clone();
+        storing.set(true);
         let kept: StoredRecords = store.load()?;
+        storing.set(false);
         let count = switches.len();
         let fleet = Fleet::new(switches, route, self.config.epoch_floor, keys).linked(links).unreached();
         let coordinator = Coordinator::new(self.config.clone(), fleet, kept);
@@ -165,6 +168,7 @@ impl Server {
             hook: self.hook,
             tasks,
             store,
+            storing,
             requests: self.requests,
             events: self.control.events,
             switches: count,

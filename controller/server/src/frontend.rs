@@ -163,7 +163,8 @@ impl Drop for Frontend {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontendError> {
+/// A listener for tokio, and its address.
+pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontendError> {
     let bind = |source| FrontendError::Bind { address, source };
     let listener = TcpListener::bind(address).map_err(bind)?;
     listener.set_nonblocking(true).map_err(bind)?;

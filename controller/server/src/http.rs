@@ -1,42 +1,35 @@
-//! The page and the metrics, over HTTP: `/`, `/metrics`, `/snapshot` and the stream `/events`.
+//! The page and the metrics, over HTTP: `/`, `/metrics`, `/snapshot`, the stream `/events`, and [probes](crate::health).
 //!
-//! Everything is read-only, and the page loads nothing from other servers. If the controller requires tokens, so does this server: an
-//! administrator's or a reader's, as `Bearer` or as the password of a browser's prompt.
+//! Everything is read-only, and the page loads nothing from other servers. If the controller requires tokens, so does this server, but for
+//! probes: an administrator's or a reader's, as `Bearer` or as the password of a browser's prompt.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{self, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use netfold_controller::server::Control;
 use netfold_controller::view::ControllerEvent;
 use netfold_controller::view::SnapshotScope;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::access::Access;
-use crate::connection::{Acceptor, PendingConnection};
+use crate::connection::Acceptor;
+use crate::health::{self, HEALTHZ, READYZ};
+use crate::listener;
 use crate::metrics::{self, Counts};
-use crate::tls::HANDSHAKE_TIMEOUT;
+use crate::response::{Body, content, decorate, gone, is_authorized, read_only, text, unauthorized};
 
 const PAGE: &str = include_str!("http/page.html");
 const STYLE: &str = include_str!("http/page.css");
 const SCRIPT: &str = include_str!("http/page.js");
-
-/// Timeout of a request's header.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between snapshots on the stream.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -46,12 +39,6 @@ const HISTORY_LEN: usize = 100;
 
 /// Messages buffered for a page that does not read.
 const QUEUE: usize = 8;
-
-/// The page may load its own files only; no other page may frame it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-type Body = BoxBody<Bytes, Infallible>;
 
 /// State shared by all connections.
 #[derive(Clone)]
@@ -85,49 +72,24 @@ impl HttpServer {
 
     /// Serves until the task is dropped.
     pub(crate) async fn serve(self, acceptor: Acceptor, tls: Option<TlsAcceptor>) {
-        loop {
-            let connection = acceptor.next().await;
-            tokio::spawn(self.clone().serve_connection(connection, tls.clone()));
-        }
-    }
-
-    async fn serve_connection(self, connection: PendingConnection, tls: Option<TlsAcceptor>) {
-        // An error of a connection concerns only its client.
-        match tls {
-            None => self.serve_http(connection).await,
-            Some(acceptor) => {
-                if let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(connection)).await {
-                    self.serve_http(stream).await;
-                }
-            }
-        }
-    }
-
-    async fn serve_http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let service = service_fn(move |request| {
+        let answer = move |request| {
             let server = self.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIMEOUT)
-            .max_buf_size(16 << 10)
-            .serve_connection(TokioIo::new(stream), service);
-        let _ = connection.await;
+            async move { server.answer(request).await }
+        };
+        listener::serve(acceptor, tls, answer).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        let authorization =
-            request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if !self.access.sees_everything(authorization) {
-            let mut response =
-                text(StatusCode::UNAUTHORIZED, "a token is required: an administrator's or a reader's\n");
-            let challenge = HeaderValue::from_static("Basic realm=\"netfold: the token is the password\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-            return response;
-        }
+        let authorized = is_authorized(&self.access, &request);
         if request.method() != Method::GET {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "this server is read-only: use GET\n");
+            return if authorized { read_only() } else { unauthorized() };
+        }
+        // Probes have no token; without one they do not receive the names of switches.
+        match request.uri().path() {
+            HEALTHZ => return health::liveness(&self.control).await.response(),
+            READYZ => return health::readiness(&self.control, authorized).await.response(),
+            _ if !authorized => return unauthorized(),
+            _ => {}
         }
         match request.uri().path() {
             "/" => content("text/html; charset=utf-8", PAGE),
@@ -136,7 +98,10 @@ impl HttpServer {
             "/metrics" => self.metrics().await,
             "/snapshot" => self.snapshot().await,
             "/events" => self.events(),
-            _ => text(StatusCode::NOT_FOUND, "not found: the paths are /, /metrics, /snapshot and /events\n"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "not found: the paths are /, /metrics, /snapshot, /events, /healthz and /readyz\n",
+            ),
         }
     }
 
@@ -236,32 +201,4 @@ fn json(event: &ControllerEvent) -> String {
 /// One server-sent event. JSON has no line breaks in it.
 fn sse_event(kind: &str, data: &str) -> String {
     format!("event: {kind}\ndata: {data}\n\n")
-}
-
-fn full(text: impl Into<Bytes>) -> Body {
-    Full::new(text.into()).boxed()
-}
-
-fn text(status: StatusCode, message: &'static str) -> Response<Body> {
-    let mut response = content("text/plain; charset=utf-8", message);
-    *response.status_mut() = status;
-    response
-}
-
-fn gone() -> Response<Body> {
-    text(StatusCode::SERVICE_UNAVAILABLE, "the controller is shutting down\n")
-}
-
-fn content(media_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(full(bytes));
-    decorate(&mut response, media_type);
-    response
-}
-
-fn decorate(response: &mut Response<Body>, media_type: &'static str) {
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
 }

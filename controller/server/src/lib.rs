@@ -13,10 +13,14 @@ pub mod dev;
 pub mod etcd;
 mod frontend;
 mod grpc;
+mod health;
 mod http;
+mod listener;
 pub mod metrics;
 mod refusal;
+mod response;
 mod row;
+mod standby;
 pub mod store;
 mod tls;
 
@@ -24,5 +28,6 @@ pub use controller::{Controller, ControllerConfig, ControllerError, JobConfig, R
 pub use frontend::{Frontend, FrontendConfig, FrontendError};
 pub use grpc::{REQUEST_LEN_MAX, VERSION_HEADER, WATCHERS_MAX};
 pub use refusal::Reason;
+pub use standby::StandbyServer;
 pub use store::Database;
 pub use tls::{Tls, TlsError};

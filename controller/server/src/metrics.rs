@@ -23,6 +23,11 @@ type Labels = Vec<(&'static str, String)>;
 
 /// Every metric: its name as a scrape has it, its labels and what it is.
 pub const METRICS: &[(&str, &[&str], &str)] = &[
+    (
+        "netfold_leader",
+        &[],
+        "1 if this controller is the leader or the only one; a standby has this metric alone, with 0",
+    ),
     ("netfold_sessions", &[], "sessions of workers that are open"),
     ("netfold_epoch_next", &[], "the next epoch to be used"),
     ("netfold_jobs", &["state"], "known jobs, by state"),
@@ -80,6 +85,7 @@ fn add(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
 /// Never while memory lasts: the text is written to a string.
 pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt::Error> {
     let mut metrics = MetricSet::default();
+    metrics.set("netfold_leader", [], 1);
     metrics.set("netfold_sessions", [], snapshot.sessions);
     metrics.set("netfold_epoch_next", [], snapshot.epoch_next);
     let mut states: BTreeMap<&str, u32> = BTreeMap::new();
@@ -102,6 +108,16 @@ pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt
     for (reason, count) in &counts.refusals {
         metrics.count("netfold_refusals_total", [reason], *count);
     }
+    metrics.text()
+}
+
+/// The text of a scrape of a standby.
+///
+/// # Errors
+/// Never while memory lasts: the text is written to a string.
+pub(crate) fn standby() -> Result<String, fmt::Error> {
+    let mut metrics = MetricSet::default();
+    metrics.set("netfold_leader", [], 0);
     metrics.text()
 }
 

@@ -4,6 +4,7 @@ use crate::command::{Command, CommandError, Proof};
 use crate::record::{JobName, RecordReader, StoreError, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Requests that wait for the hub.
@@ -38,9 +39,26 @@ pub enum RecordsError {
 pub struct Control {
     pub(super) requests: mpsc::Sender<ControlRequest>,
     pub(super) events: broadcast::Sender<Arc<ControllerEvent>>,
+    pub(super) storing: StoringFlag,
+}
+
+/// Whether the control plane waits for its database.
+#[derive(Clone, Default)]
+pub(super) struct StoringFlag(Arc<AtomicBool>);
+
+impl StoringFlag {
+    pub(super) fn set(&self, storing: bool) {
+        self.0.store(storing, Ordering::Relaxed);
+    }
 }
 
 impl Control {
+    /// Whether the control plane waits for its database: it reads its records at the start, or stores a change. It answers nothing
+    /// meanwhile.
+    pub fn is_storing(&self) -> bool {
+        self.storing.0.load(Ordering::Relaxed)
+    }
+
     /// One moment of it.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
-use super::control::ControlRequest;
+use super::control::{ControlRequest, StoringFlag};
 use super::event::controller_event;
 use super::pending::{self, PendingConnection};
 use super::session::{self, SessionInput, SessionMessage};
@@ -44,6 +44,8 @@ pub(super) struct HubParts {
     /// To the drivers' thread, one at a time.
     pub(super) tasks: mpsc::Sender<SwitchTask>,
     pub(super) store: Box<dyn Store>,
+    /// Set while `store` is in use.
+    pub(super) storing: StoringFlag,
     pub(super) requests: mpsc::Receiver<ControlRequest>,
     pub(super) events: broadcast::Sender<Arc<ControllerEvent>>,
     /// Number of switches.
@@ -57,6 +59,7 @@ pub(super) struct Hub {
     coordinator: Coordinator,
     hook: Hook,
     store: Box<dyn Store>,
+    storing: StoringFlag,
     requests: mpsc::Receiver<ControlRequest>,
     events: broadcast::Sender<Arc<ControllerEvent>>,
     event_number: u64,
@@ -80,12 +83,13 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(coordinator: Coordinator, config: &Config, parts: HubParts) -> Self {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
-        let HubParts { hook, tasks, store, requests, events, switches, tls } = parts;
+        let HubParts { hook, tasks, store, storing, requests, events, switches, tls } = parts;
         let sessions_max = config.sessions_max;
         Self {
             coordinator,
             hook,
             store,
+            storing,
             requests,
             events,
             event_number: 0,
@@ -270,7 +274,9 @@ impl Hub {
             }
         }
         if !changes.is_empty() {
+            self.storing.set(true);
             self.store.apply(&changes)?;
+            self.storing.set(false);
         }
         Ok(())
     }

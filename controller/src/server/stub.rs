@@ -1,7 +1,7 @@
 //! A control plane without workers and switches, behind the same handle: for servers of operators and programs, and their
 //! tests.
 
-use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX};
+use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX, StoringFlag};
 use crate::command::{Command, CommandError, Proof};
 use crate::record::{JobName, RecordReader, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
@@ -59,6 +59,6 @@ impl Control {
                 }
             }
         };
-        (Self { requests, events }, task)
+        (Self { requests, events, storing: StoringFlag::default() }, task)
     }
 }

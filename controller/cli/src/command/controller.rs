@@ -171,7 +171,7 @@ impl ControllerCommand {
         let (topology, front) = (self.topology()?, self.front()?);
         while !stop.requested() {
             let state = match &self.state {
-                _ if self.etcd.is_wanted() => match self.etcd.wait(&self.name(), output, &stop)? {
+                _ if self.etcd.is_wanted() => match self.etcd.wait(&self.name(), &front, output, &stop)? {
                     Some(leadership) => Some(RecordLocation::Etcd(leadership)),
                     None => break,
                 },

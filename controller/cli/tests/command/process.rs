@@ -1,5 +1,7 @@
 //! A running `netfold --json` and what it has printed so far.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, ExitStatus, Stdio};
 
 use netfold_testkit::namespace::command_in;
@@ -25,6 +27,18 @@ pub(crate) fn run(arguments: &str) -> (Option<i32>, Vec<Value>) {
     let mut process = Process::start(arguments);
     let status = process.wait();
     (status.code(), process.rest())
+}
+
+/// The status and the body of an HTTP request; status 0 if there is no answer.
+pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        // A broken connection is no answer.
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: netfold\r\nConnection: close\r\n\r\n")
+            .and_then(|()| stream.read_to_string(&mut answer));
+    }
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
 }
 
 /// A running `netfold --json`, killed when dropped.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use netfold_io::vacant_address;
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process;
-use netfold_testkit::wait::poll;
+use netfold_testkit::wait::{poll, poll_state};
 
-use crate::process::{Process, number, run, text};
+use crate::process::{Process, http_get, number, run, text};
 
 /// A folder of this test alone, and the etcd that has its data there.
 struct Etcd {
@@ -45,17 +45,30 @@ struct Controller {
     process: Process,
     workers: SocketAddr,
     grpc: SocketAddr,
+    http: SocketAddr,
 }
 
 impl Controller {
     fn start(etcd: &Etcd, topology: &str) -> Self {
-        let (workers, grpc) = (vacant_address().unwrap(), vacant_address().unwrap());
+        let [workers, grpc, http] = [(); 3].map(|()| vacant_address().unwrap());
         let process = Process::start(&format!(
             "controller --topology {topology} --etcd {} --etcd-lease 4 --insecure --workers {workers} --listen {grpc} \
-             --http 127.0.0.1:0",
+             --http {http}",
             etcd.url
         ));
-        Self { process, workers, grpc }
+        Self { process, workers, grpc, http }
+    }
+
+    /// Waits until it is ready in this role.
+    fn ready_as(&self, role: &str) {
+        poll_state(format_args!("ready as {role}"), || {
+            let (status, body) = http_get(self.http, "/readyz");
+            if status == 200 && body.contains(&format!("\"role\":\"{role}\"")) {
+                Ok(())
+            } else {
+                Err((status, body))
+            }
+        });
     }
 }
 
@@ -87,6 +100,8 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
     };
     assert!(leader.contains(&first.workers.to_string()), "{leader}");
     wait_for(first.grpc, "switch describe s1", "up", &true.into());
+    first.ready_as("leader");
+    second.ready_as("standby");
     let (code, lines) = run(&format!("tenant add red --without-token --controller {}", first.grpc));
     assert_eq!(code, Some(0), "{lines:?}");
     let bench = |job: &str, iterations: u32| {
@@ -105,6 +120,7 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
     second.process.event("controlling");
     println!("leader {:?} after the other was killed, with a lease of 4 s", killed.elapsed());
     wait_for(second.grpc, "switch describe s1", "up", &true.into());
+    second.ready_as("leader");
     // A new job is admitted beside the old one, of the tenant that was added at the former leader.
     let mut new = bench("two", 100);
     for job in [&mut new, &mut job] {

@@ -5,6 +5,7 @@ mod authorization;
 mod backup;
 mod calls;
 mod etcd;
+mod health;
 mod large;
 mod page;
 mod plane;

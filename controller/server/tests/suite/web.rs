@@ -22,7 +22,7 @@ fn ask(address: SocketAddr, head: &str) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-fn answer(address: SocketAddr, head: &str) -> (String, String) {
+pub(crate) fn answer(address: SocketAddr, head: &str) -> (String, String) {
     let mut text = String::new();
     ask(address, head).read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold_server::etcd::{Candidate, CandidateStatus, EtcdConfig, EtcdError, EtcdTls, Leadership};
+use netfold_server::{FrontendConfig, StandbyServer};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -48,10 +49,11 @@ impl EtcdOptions {
         !self.endpoints.is_empty()
     }
 
-    /// Waits until this controller is the leader, under this name; `None` if a stop is requested before.
+    /// Waits until this controller is the leader, under this name; `None` if a stop is requested before. Probes are answered meanwhile.
     pub(super) fn wait(
         &self,
         name: &str,
+        front: &FrontendConfig,
         output: &Output,
         stop: &Stop,
     ) -> Result<Option<Leadership>, CliError> {
@@ -64,10 +66,14 @@ impl EtcdOptions {
             tls: self.etcd_ca.clone().map(|ca| EtcdTls { ca, identity }),
         };
         let candidate = Candidate::new(config).map_err(failed)?;
+        let server = StandbyServer::start(front).map_err(|error| super::failed(error.into()))?;
         let mut printed = Ok(());
         let leadership = candidate.wait(|status, changed| {
             if changed {
                 printed = print_status(output, status);
+                if let Some(server) = &server {
+                    server.set_status(status);
+                }
             }
             printed.is_ok() && !stop.requested()
         });
