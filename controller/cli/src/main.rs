@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod lifetime;
 mod output;
+mod service;
 mod size;
 
 use command::Cli;

@@ -31,6 +31,7 @@ use super::remote::clock;
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
+use crate::service;
 use crate::size::Bits;
 
 /// Interval between checks for a request to stop.
@@ -180,8 +181,12 @@ impl ControllerCommand {
             let running = self.start(state, topology.clone(), front.clone())?;
             let events = running.controller().control().events();
             self.announce(output, &running)?;
+            service::notify("READY=1\nSTATUS=leader");
             let attended = attend(output, &stop, &running, events);
             let leadership_lost = running.controller().leadership_lost().map(str::to_owned);
+            if leadership_lost.is_none() {
+                service::notify("STOPPING=1");
+            }
             let stopped = running.stop();
             attended?;
             match leadership_lost {

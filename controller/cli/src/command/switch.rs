@@ -32,6 +32,7 @@ use crate::error::CliError;
 use crate::event::{Event, Listening, Queue};
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
+use crate::service;
 use crate::size::{self, grouped, human};
 
 use counted::{counters, show_counters};
@@ -177,7 +178,9 @@ impl SwitchCommand {
         }
         let running = self.start()?;
         self.announce(output, &running)?;
+        service::notify("READY=1");
         let counted = self.attend(output, &stop, &running);
+        service::notify("STOPPING=1");
         let dropped = running.controller_dropped();
         let served = running.server.map_or(Ok(()), Server::stop);
         let last = running.switch.stop_queues();

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::Output;
+use crate::service;
 
 /// etcd's options, for several controllers.
 #[derive(Debug, Args)]
@@ -74,6 +75,7 @@ impl EtcdOptions {
                 if let Some(server) = &server {
                     server.set_status(status);
                 }
+                service::notify("READY=1\nSTATUS=standby");
             }
             printed.is_ok() && !stop.requested()
         });
