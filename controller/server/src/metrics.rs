@@ -50,6 +50,7 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
     ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
     ("netfold_events_total", &["kind"], "events since the controller started, by kind"),
+    ("netfold_jobs_ended_total", &["reason"], "jobs that ended since the controller started, by reason"),
     (
         "netfold_refusals_total",
         &["reason"],
@@ -61,14 +62,18 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     kinds: BTreeMap<&'static str, u64>,
+    ends: BTreeMap<&'static str, u64>,
     refusals: BTreeMap<&'static str, u64>,
 }
 
 impl Counts {
     pub(crate) fn count(&mut self, event: &ControllerEvent) {
         add(&mut self.kinds, event.kind);
-        if let Some(reason) = event.reason {
-            add(&mut self.refusals, reason);
+        let Some(reason) = event.reason else { return };
+        match event.kind {
+            "job_ended" => add(&mut self.ends, reason),
+            "refused" | "job_not_started" => add(&mut self.refusals, reason),
+            _ => {}
         }
     }
 }
@@ -104,6 +109,9 @@ pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt
     }
     for (kind, count) in &counts.kinds {
         metrics.count("netfold_events_total", [kind], *count);
+    }
+    for (reason, count) in &counts.ends {
+        metrics.count("netfold_jobs_ended_total", [reason], *count);
     }
     for (reason, count) in &counts.refusals {
         metrics.count("netfold_refusals_total", [reason], *count);

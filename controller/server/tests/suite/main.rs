@@ -1,6 +1,7 @@
 //! The controller's frontend and its database. Every wait has a timeout.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod alerts;
 mod authorization;
 mod backup;
 mod calls;

@@ -168,7 +168,11 @@ impl Plane {
             job,
             switch: None,
             epoch: None,
-            reason: (kind == "refused").then_some("quota"),
+            reason: match kind {
+                "refused" => Some("quota"),
+                "job_ended" => Some("stopped"),
+                _ => None,
+            },
             message: message.into(),
         }
     }
