@@ -4,13 +4,15 @@
 //! change. It is *ready* when it can admit jobs: the control plane answers, its records are stored, and at least one switch is reachable. A
 //! standby is ready when etcd responds, since it then knows whether there is a leader. docs/controller.md describes the probes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
 use netfold_controller::server::Control;
 use netfold_controller::view::{Snapshot, SnapshotScope};
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use crate::etcd::CandidateStatus;
 use crate::response::{Body, content, with_status};
@@ -23,6 +25,9 @@ pub(crate) const READYZ: &str = "/readyz";
 
 /// Timeout of the control plane's answer: below the timeout of a Kubernetes probe, which is one second by default.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// How long an answer is reused: probes need no token, and must not keep the control plane busy.
+const FRESH: Duration = Duration::from_millis(250);
 
 /// Most unreachable switches that are named.
 const NAMED_MAX: usize = 8;
@@ -79,50 +84,72 @@ fn failed(check: &'static str, message: impl Into<String>) -> Check {
 }
 
 /// How the control plane answered.
+#[derive(Clone)]
 enum Answer {
-    Snapshot(Snapshot),
+    Snapshot(Arc<Snapshot>),
     /// It waits for its database.
     Storing,
     Timeout,
     Ended,
 }
 
-async fn ask(control: &Control) -> Answer {
-    match timeout(ANSWER_TIMEOUT, control.snapshot(SnapshotScope::Live)).await {
-        Ok(Ok(snapshot)) => Answer::Snapshot(snapshot),
-        Ok(Err(_)) => Answer::Ended,
-        Err(_) if control.is_storing() => Answer::Storing,
-        Err(_) => Answer::Timeout,
+/// Probes of a leader; clones are the same.
+#[derive(Clone)]
+pub(crate) struct LeaderProbes {
+    control: Control,
+    last: Arc<Mutex<Option<(Instant, Answer)>>>,
+}
+
+impl LeaderProbes {
+    pub(crate) fn new(control: Control) -> Self {
+        Self { control, last: Arc::default() }
     }
-}
 
-/// Whether the leader's process is to continue.
-pub(crate) async fn liveness(control: &Control) -> Health {
-    let check = match ask(control).await {
-        Answer::Snapshot(_) => passed(CONTROL_PLANE, "answers"),
-        Answer::Storing => passed(CONTROL_PLANE, "waits for its database"),
-        Answer::Timeout => failed(CONTROL_PLANE, no_answer()),
-        Answer::Ended => failed(CONTROL_PLANE, "has ended"),
-    };
-    Health::of(Role::Leader, vec![check])
-}
+    /// The control plane's answer; probes that arrive meanwhile wait for the same one.
+    async fn ask(&self) -> Answer {
+        let mut last = self.last.lock().await;
+        if let Some((at, answer)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return answer.clone();
+        }
+        let answer = match timeout(ANSWER_TIMEOUT, self.control.snapshot(SnapshotScope::Live)).await {
+            Ok(Ok(snapshot)) => Answer::Snapshot(Arc::new(snapshot)),
+            Ok(Err(_)) => Answer::Ended,
+            Err(_) if self.control.is_storing() => Answer::Storing,
+            Err(_) => Answer::Timeout,
+        };
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
 
-/// Whether the leader can admit jobs. Unreachable switches are named only if `with_names`.
-pub(crate) async fn readiness(control: &Control, with_names: bool) -> Health {
-    let checks = match ask(control).await {
-        Answer::Snapshot(snapshot) => vec![
-            passed(CONTROL_PLANE, "answers"),
-            passed(DATABASE, "all changes are stored"),
-            switches(&snapshot, with_names),
-        ],
-        Answer::Storing => vec![
-            passed(CONTROL_PLANE, "waits for its database"),
-            failed(DATABASE, format!("has not answered within {} ms", ANSWER_TIMEOUT.as_millis())),
-        ],
-        Answer::Timeout => vec![failed(CONTROL_PLANE, no_answer())],
-        Answer::Ended => vec![failed(CONTROL_PLANE, "has ended")],
-    };
-    Health::of(Role::Leader, checks)
+    /// Whether the process is to continue.
+    pub(crate) async fn liveness(&self) -> Health {
+        let check = match self.ask().await {
+            Answer::Snapshot(_) => passed(CONTROL_PLANE, "answers"),
+            Answer::Storing => passed(CONTROL_PLANE, "waits for its database"),
+            Answer::Timeout => failed(CONTROL_PLANE, no_answer()),
+            Answer::Ended => failed(CONTROL_PLANE, "has ended"),
+        };
+        Health::of(Role::Leader, vec![check])
+    }
+
+    /// Whether jobs can be admitted. Unreachable switches are named only if `with_names`.
+    pub(crate) async fn readiness(&self, with_names: bool) -> Health {
+        let checks = match self.ask().await {
+            Answer::Snapshot(snapshot) => vec![
+                passed(CONTROL_PLANE, "answers"),
+                passed(DATABASE, "all changes are stored"),
+                switches(&snapshot, with_names),
+            ],
+            Answer::Storing => {
+                vec![passed(CONTROL_PLANE, "waits for its database"), failed(DATABASE, no_answer())]
+            }
+            Answer::Timeout => vec![failed(CONTROL_PLANE, no_answer())],
+            Answer::Ended => vec![failed(CONTROL_PLANE, "has ended")],
+        };
+        Health::of(Role::Leader, checks)
+    }
 }
 
 fn no_answer() -> String {

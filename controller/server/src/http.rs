@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::access::Access;
 use crate::connection::Acceptor;
-use crate::health::{self, HEALTHZ, READYZ};
+use crate::health::{HEALTHZ, LeaderProbes, READYZ};
 use crate::listener;
 use crate::metrics::{self, Counts};
 use crate::response::{Body, content, decorate, gone, is_authorized, read_only, text, unauthorized};
@@ -44,6 +44,7 @@ const QUEUE: usize = 8;
 #[derive(Clone)]
 pub(crate) struct HttpServer {
     control: Control,
+    probes: LeaderProbes,
     access: Access,
     history: Arc<Mutex<History>>,
     /// The newest snapshot, as JSON.
@@ -66,7 +67,8 @@ impl HttpServer {
     ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
-        let server = Self { control: control.clone(), access, history: history.clone(), snapshots };
+        let probes = LeaderProbes::new(control.clone());
+        let server = Self { control: control.clone(), probes, access, history: history.clone(), snapshots };
         (server, observe(control, events, history, sender))
     }
 
@@ -86,8 +88,8 @@ impl HttpServer {
         }
         // Probes have no token; without one they do not receive the names of switches.
         match request.uri().path() {
-            HEALTHZ => return health::liveness(&self.control).await.response(),
-            READYZ => return health::readiness(&self.control, authorized).await.response(),
+            HEALTHZ => return self.probes.liveness().await.response(),
+            READYZ => return self.probes.readiness(authorized).await.response(),
             _ if !authorized => return unauthorized(),
             _ => {}
         }

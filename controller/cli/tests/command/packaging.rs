@@ -66,7 +66,7 @@ impl Service {
             };
             match key.as_str() {
                 "ExecStart" => service.command.clone_from(&value),
-                "Environment" => drop(service.environment.extend([pair('=')])),
+                "Environment" => service.environment.extend([pair('=')]),
                 "LoadCredential" => service.credentials.push(pair(':')),
                 "EnvironmentFile" => {
                     assert_eq!(value, format!("-{SETTINGS}{variables}"));
