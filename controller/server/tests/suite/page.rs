@@ -163,6 +163,57 @@ fn the_page_draws_switches_slots_jobs_and_events() {
     assert!(page.contains("id=\"state\" class=\"connected\""), "not live:\n{page}");
 }
 
+/// Measures of the page as it is laid out: whether anything is wider than the window, the number of columns, and the contrast of texts
+/// with their background by the formula of WCAG 2.1.
+const MEASURES: &str = r##"(() => {
+  const luminance = (colour) => {
+    const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const linear = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const ground = luminance(getComputedStyle(document.querySelector("section")).backgroundColor);
+  const contrast = (selector) => {
+    const text = luminance(getComputedStyle(document.querySelector(selector)).color);
+    return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
+  };
+  const texts = ["h2", ".note", "#jobs td", "#jobs td.running", "#links td.down", "#jobs th", "#events .kind"];
+  return {
+    overflow: document.documentElement.scrollWidth - window.innerWidth,
+    columns: getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length,
+    dark: ground < 0.2,
+    contrast: Math.min(...texts.map(contrast)),
+    clipped: [...document.querySelectorAll("h1, h2, #summary, #state")].filter((part) => part.scrollWidth > part.clientWidth).length,
+  };
+})()"##;
+
+#[test]
+fn the_page_fits_narrow_and_wide_windows_in_light_and_dark() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let served = populated();
+    let mut page = Browser::open(&browser, "fits", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for(DRAWN);
+    for (width, one_column) in [(390, true), (1360, false)] {
+        for scheme in ["light", "dark"] {
+            let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+            page.call("Emulation.setDeviceMetricsOverride", size);
+            let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+            page.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
+            page.wait_for(&format!("window.innerWidth === {width}"));
+            let measured = page.evaluate(MEASURES);
+            let what = format!("{width} pixels, {scheme}: {measured}");
+            assert_eq!(measured["overflow"], 0, "{what}");
+            assert_eq!(measured["columns"] == 1, one_column, "{what}");
+            assert_eq!(measured["dark"], scheme == "dark", "{what}");
+            assert_eq!(measured["clipped"], 0, "{what}");
+            // The least for normal text, level AA.
+            assert!(measured["contrast"].as_f64().unwrap() >= 4.5, "{what}");
+        }
+    }
+}
+
 #[test]
 fn a_screenshot_shows_the_page() {
     let Some(browser) = browser() else {
@@ -172,6 +223,9 @@ fn a_screenshot_shows_the_page() {
     let served = populated();
     let mut page = Browser::open(&browser, "shot", &format!("http://{}/", served.front.http().unwrap()));
     page.wait_for(DRAWN);
+    let height = page.evaluate("document.documentElement.scrollHeight");
+    let size = json!({ "width": 1360, "height": height, "deviceScaleFactor": 1, "mobile": false });
+    page.call("Emulation.setDeviceMetricsOverride", size);
     let shot = page.call("Page.captureScreenshot", json!({ "format": "png" }));
     let image = STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
     assert!(image.starts_with(b"\x89PNG") && image.len() > 20_000, "{} bytes", image.len());
