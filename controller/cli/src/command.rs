@@ -51,8 +51,21 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 
+    /// Format of the log on standard error: text, or json, one object a line.
+    #[arg(long, global = true, value_name = "FORMAT", env = "NETFOLD_LOG_FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// How log messages are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Level and message.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// The commands; each describes itself.

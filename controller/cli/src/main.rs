@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use serde_json::json;
 
 mod command;
 mod error;
@@ -13,7 +15,7 @@ mod output;
 mod service;
 mod size;
 
-use command::Cli;
+use command::{Cli, LogFormat};
 use error::CliError;
 use output::Output;
 
@@ -22,12 +24,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    start_log(match (cli.quiet, cli.verbose) {
+    let filter = match (cli.quiet, cli.verbose) {
         (true, _) => "netfold=error",
         (false, 0) => "netfold=warn",
         (false, 1) => "netfold=info",
         (false, _) => "netfold=debug",
-    });
+    };
+    start_log(filter, cli.log_format);
     let output = Output::new(cli.json);
     match cli.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,11 +42,22 @@ fn main() -> ExitCode {
 }
 
 /// Prints the libraries' log on standard error; `RUST_LOG` has precedence over the filter.
-fn start_log(filter: &str) {
+fn start_log(filter: &str, format: LogFormat) {
     let environment = env_logger::Env::default().default_filter_or(filter);
     env_logger::Builder::from_env(environment)
-        .format(|out, record| {
-            writeln!(out, "{}: {}", record.level().as_str().to_ascii_lowercase(), record.args())
+        .format(move |out, record| {
+            let level = record.level().as_str().to_ascii_lowercase();
+            match format {
+                LogFormat::Text => writeln!(out, "{level}: {}", record.args()),
+                LogFormat::Json => {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                    let entry = json!({
+                        "event": "log", "at_ms": now.as_millis() as u64, "level": level, "target": record.target(),
+                        "message": record.args().to_string(),
+                    });
+                    writeln!(out, "{entry}")
+                }
+            }
         })
         .init();
 }

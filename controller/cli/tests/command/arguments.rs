@@ -156,3 +156,24 @@ fn the_log_level_follows_options() {
     assert!(!log("").contains(info) && !log("-q").contains(info));
     assert_eq!(run("version -q -v").0, Some(2), "one excludes the other");
 }
+
+#[test]
+fn the_log_is_json_if_asked_for() {
+    let mut command =
+        netfold("worker --switch 127.0.0.1:1 --rendezvous 127.0.0.1:0 --job log --rank 0 --world 1 -v");
+    let output = command.env_remove("RUST_LOG").env("NETFOLD_LOG_FORMAT", "json").output().unwrap();
+    let lines = String::from_utf8(output.stderr).unwrap();
+    let parse = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("no JSON: {line}"))
+    };
+    // The command's own error, if it fails, is no message of the log.
+    let entries: Vec<_> = lines.lines().filter(|line| !line.starts_with("error: ")).map(parse).collect();
+    let found = entries.iter().find(|entry| text(entry, "message").starts_with("rank 0 of 1"));
+    let entry = found.unwrap_or_else(|| panic!("not logged: {lines}"));
+    assert_eq!((text(entry, "event"), text(entry, "level")), ("log", "info"), "{entry}");
+    assert!(
+        text(entry, "target").starts_with("netfold") && entry["at_ms"].as_u64() > Some(1_700_000_000_000),
+        "{entry}"
+    );
+    assert_eq!(run("version --log-format xml").0, Some(2));
+}
