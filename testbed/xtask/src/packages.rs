@@ -46,7 +46,7 @@ const DPDK: &[&str] = &["libdpdk-dev", "libclang-dev", "dpdk-dev", "pkg-config"]
 const OPTIONAL: &[(&str, &str)] = &[
     ("p4c-bm2-ss", "the P4 compiler on the printed programs (see p4.org)"),
     ("simple_switch_grpc", "the printed programs on bmv2 (see p4.org)"),
-    ("tshark", "a dissector on written captures (package tshark)"),
+    ("tshark", "Netfold's dissector on written captures (package tshark)"),
 ];
 
 /// Installs everything that is missing.

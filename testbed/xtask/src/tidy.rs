@@ -2,10 +2,12 @@
 
 mod arrows;
 mod cycles;
+mod generated;
 mod links;
 mod protocol;
 mod shape;
 mod source;
+mod wireshark;
 mod words;
 
 use anyhow::{Result, bail};
@@ -35,12 +37,14 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("module cycles", cycles::check),
     ("links", links::check),
     ("protocol page", protocol::check),
+    ("Wireshark dissector", wireshark::check),
 ];
 
 /// Runs every check, also after one has failed.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.fix {
-        protocol::fix()?;
+        protocol::TABLE.fix()?;
+        wireshark::DEFINITIONS.fix()?;
     }
     let failed = CHECKS
         .iter()

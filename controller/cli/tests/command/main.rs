@@ -25,3 +25,4 @@ mod switch;
 mod testbed;
 mod tls;
 mod tutorials;
+mod wireshark;

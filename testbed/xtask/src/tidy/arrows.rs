@@ -129,7 +129,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-train",
         ],
     ),
-    ("xtask", &["netfold-wire"]),
+    ("xtask", &["netfold-wire", "netfold-proto"]),
 ];
 
 /// The packages that may use an asynchronous runtime: the data path is synchronous. The laboratory talks gRPC to bmv2's own

@@ -19,7 +19,7 @@ const BANNED: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of one machine"),
 ];
 
-const EXTENSIONS: &[&str] = &["rs", "md", "toml", "p4", "txtpb", "svg", "yml", "sh", "csv"];
+const EXTENSIONS: &[&str] = &["rs", "md", "toml", "p4", "txtpb", "svg", "yml", "sh", "csv", "lua"];
 
 /// Every line with such a word.
 pub(super) fn check() -> Result<Vec<String>> {
@@ -45,7 +45,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 const REFUSED_HEADING: &str = "## Refused words";
 
 /// Files with words for people.
-const PROSE: &[&str] = &["rs", "md", "py", "c", "h", "sh", "toml", "proto", "html"];
+const PROSE: &[&str] = &["rs", "md", "py", "c", "h", "sh", "toml", "proto", "html", "lua"];
 
 /// Every line with a word that the glossary refuses.
 pub(super) fn glossary() -> Result<Vec<String>> {
