@@ -7,16 +7,16 @@ use anyhow::Result;
 use crate::tree;
 
 /// A link of a page.
-struct Link<'p> {
-    line: usize,
-    text: &'p str,
-    target: &'p str,
+pub(crate) struct Link<'p> {
+    pub(crate) line: usize,
+    pub(crate) text: &'p str,
+    pub(crate) target: &'p str,
 }
 
 /// Relative links that lead nowhere, and pages without exactly one title.
 ///
 /// A link to a Rust file whose text is an identifier in backquotes promises that the file defines that name.
-pub(super) fn check() -> Result<Vec<String>> {
+pub(crate) fn check() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for page in tree::files()?.into_iter().filter(|path| tree::has_extension(path, &["md"])) {
         let text = tree::text(&page).unwrap_or_default();
@@ -43,7 +43,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn links(text: &str) -> Vec<Link<'_>> {
+/// The links of a page outside code blocks.
+pub(crate) fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (line, content) in prose(text) {
         let mut rest = content;
@@ -90,7 +91,8 @@ fn defines(text: &str, name: &str) -> bool {
     })
 }
 
-fn resolve(page: &Path, target: &str) -> PathBuf {
+/// The file that a relative link of a page names, by its path from the root.
+pub(crate) fn resolve(page: &Path, target: &str) -> PathBuf {
     let mut path = page.parent().map(Path::to_path_buf).unwrap_or_default();
     for part in Path::new(target).components() {
         match part {

@@ -4,11 +4,14 @@ mod clients;
 mod executables;
 mod fuzz;
 mod install;
+mod links;
 mod lint;
 mod metadata;
 mod packages;
 mod process;
+mod site;
 mod snapshots;
+mod summary;
 mod test;
 mod tidy;
 mod tree;
@@ -39,6 +42,8 @@ enum Task {
     Tidy(tidy::Arguments),
     /// Compare the committed P4 programs and protocol code with what is generated now, or rewrite them
     Snapshots(snapshots::Arguments),
+    /// Build the documentation site, which needs no network, in target/site
+    Site,
     /// Install the host library for C: libraries, header and pkg-config file
     Install(install::Arguments),
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Task::Tidy(arguments) => tidy::run(&arguments),
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
+        Task::Site => site::run(),
         Task::Clients => clients::run(),
         Task::Ci => {
             packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default()))

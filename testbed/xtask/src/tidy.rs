@@ -3,7 +3,6 @@
 mod arrows;
 mod cycles;
 mod generated;
-mod links;
 mod protocol;
 mod shape;
 mod source;
@@ -35,7 +34,8 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("terms of the glossary", words::glossary),
     ("dependency arrows", arrows::check),
     ("module cycles", cycles::check),
-    ("links", links::check),
+    ("links", crate::links::check),
+    ("index of the documentation", crate::summary::check),
     ("protocol page", protocol::check),
     ("Wireshark dissector", wireshark::check),
 ];

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde::Serialize;
@@ -22,7 +22,8 @@ Examples:
 const MAN_EXAMPLES: &str = "\
 Examples:
   netfold man | man -l -                         show the page of netfold
-  netfold man --output /usr/local/share/man/man1 write a page for every command";
+  netfold man --output /usr/local/share/man/man1 write a page for every command
+  netfold man --format markdown --output help    the same texts as Markdown";
 
 const VERSION_EXAMPLES: &str = "\
 Examples:
@@ -44,6 +45,35 @@ pub(crate) struct Manual {
     /// Write a page for each command to this folder, which is created if it does not exist.
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Markup of the pages.
+    #[arg(long, value_enum, default_value_t = Format::Roff)]
+    format: Format,
+}
+
+/// Markup of manual pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For `man`.
+    Roff,
+    /// For other documentation: what `--help` prints, under a heading.
+    Markdown,
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Roff => "1",
+            Self::Markdown => "md",
+        }
+    }
+
+    /// A command's page.
+    fn page(self, command: clap::Command) -> Result<Vec<u8>, CliError> {
+        match self {
+            Self::Roff => page(command),
+            Self::Markdown => Ok(markdown(command).into_bytes()),
+        }
+    }
 }
 
 /// Print the versions of the program and of the wire protocol, and the features it was built with.
@@ -84,7 +114,7 @@ impl Manual {
         let mut command = Cli::command();
         command.build();
         let Some(folder) = &self.output else {
-            return print(output, "manual", &page(command)?);
+            return print(output, "manual", &self.format.page(command)?);
         };
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -97,8 +127,8 @@ impl Manual {
             let inner =
                 command.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());
             commands.extend(inner.map(|inner| (format!("{name}-{}", inner.get_name()), inner.clone())));
-            let path = folder.join(format!("{name}.1"));
-            fs::write(&path, page(command)?).map_err(failed(&path))?;
+            let path = folder.join(format!("{name}.{}", self.format.extension()));
+            fs::write(&path, self.format.page(command)?).map_err(failed(&path))?;
             written += 1;
         }
         output.event(
@@ -133,6 +163,14 @@ fn page(command: clap::Command) -> Result<Vec<u8>, CliError> {
     let mut text = Cursor::new(Vec::new());
     Man::new(command).section("1").source("Netfold").render(&mut text).map_err(CliError::Output)?;
     Ok(text.into_inner())
+}
+
+/// A command's help in Markdown.
+fn markdown(mut command: clap::Command) -> String {
+    let name = command.get_bin_name().unwrap_or("netfold").to_owned();
+    let help = command.render_long_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    format!("# {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end())
 }
 
 fn print(output: &Output, event: &'static str, text: &[u8]) -> Result<(), CliError> {
