@@ -106,7 +106,7 @@ struct RunOptions {
     /// only.
     #[arg(long, value_name = "RATE")]
     uplink_rate: Option<Bits>,
-    /// The workers' congestion-control algorithm: fixed, aimd, dctcp or swift.
+    /// The workers' congestion-control algorithm: fixed, aimd, dctcp, swift, dcqcn, or mltcp- and one of these but fixed.
     #[arg(long, value_name = "ALGORITHM", default_value = "fixed", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
 }

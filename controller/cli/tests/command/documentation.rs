@@ -37,6 +37,7 @@ fn every_key_and_event_is_documented() {
         "bench fold --rounds 1 --round-us 10",
         "bench quantize --bytes 64KiB --repetitions 1",
         "p4 emit --target v1model",
+        "p4 estimate --target tofino1",
         "man",
         "completions bash",
         "version",

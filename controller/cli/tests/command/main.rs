@@ -21,6 +21,7 @@ mod raw;
 mod shared_switch;
 mod sharing;
 mod standby;
+mod statements;
 mod switch;
 mod testbed;
 mod tls;
