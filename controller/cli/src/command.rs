@@ -35,7 +35,7 @@ Examples:
   netfold bench all-reduce --bytes 4KiB..64MiB   measure
   netfold controller --dev                       share a switch among tenants; then `netfold top`";
 
-/// In-network aggregation of the gradients of distributed training.
+/// In-network aggregation for distributed training: all-reduce by a P4 or software switch.
 #[derive(Debug, Parser)]
 #[command(name = "netfold", version, after_help = EXAMPLES, propagate_version = true)]
 pub(crate) struct Cli {

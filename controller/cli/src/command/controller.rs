@@ -50,7 +50,8 @@ Examples:
 
 Workers join at --workers; see docs/controller.md for everything else.";
 
-/// Run a controller until it is stopped: the switches of a topology, shared among tenants; or back up and restore its records.
+/// Run a controller, which shares the switches of a topology among tenants' jobs over P4Runtime, until it is stopped; or back up and
+/// restore its records.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct ControllerCommand {

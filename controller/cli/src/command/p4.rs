@@ -39,7 +39,7 @@ Examples:
   netfold p4 list                                        the named profiles
   netfold p4 list --json                                 one object per line, with key `profile`";
 
-/// Print the aggregation pipeline for a target, or describe it.
+/// Print the aggregation pipeline as a P4 program for a target, or describe it.
 #[derive(Debug, Args)]
 pub(crate) struct P4 {
     #[command(subcommand)]
@@ -54,12 +54,12 @@ enum What {
     Info(Info),
     #[command(after_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateOptions),
-    /// List the named profiles.
+    /// List the named profiles of the pipeline and the P4 targets that each fits.
     #[command(after_help = LIST_EXAMPLES)]
     List,
 }
 
-/// Print the pipeline as a program for a target.
+/// Print the pipeline as a program for a target: P4_16 for v1model, TNA, T2NA or PNA.
 ///
 /// The same options always give the same bytes.
 #[derive(Debug, Args)]
@@ -74,7 +74,7 @@ struct Emit {
     output: Option<PathBuf>,
 }
 
-/// Print the pipeline's registers and tables: registers, tables and their sizes, or P4Info for control planes.
+/// Print the pipeline's registers and tables with their sizes, or its P4Info for control planes.
 #[derive(Debug, Args)]
 struct Info {
     /// The output format.

@@ -66,7 +66,7 @@ Examples:
 
 Workers use the same port by TCP (to join) and UDP (for data).";
 
-/// Run a software switch until it is stopped; or show and drain those of a controller.
+/// Run a software switch for all-reduce until it is stopped; or show and drain the switches of a controller.
 ///
 /// Prints the size of its state, the jobs that start and end, and its counters on SIGINT or SIGTERM.
 #[derive(Debug, Args)]

@@ -36,7 +36,7 @@ Examples:
   netfold top --once                   one frame as text
   netfold top --tenant red --every 5   one tenant's jobs, every 5 s";
 
-/// Show switches, jobs and events, live, until q is pressed.
+/// Show a controller's switches, jobs and events, live, until q is pressed.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopCommand {

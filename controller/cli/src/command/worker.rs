@@ -28,7 +28,7 @@ Examples, with a switch on the host 'tor':
   netfold worker --switch tor:20038 --job demo --rank 0 --world 4 --train
                                      the demo's training; the same on ranks 1 to 3";
 
-/// Take part in a job: all-reduces with checked results, or the demo's training.
+/// Take part in a job as one rank: all-reduces with checked results, or the demo's training.
 ///
 /// All workers of a job must be started with the same settings and different ranks. The job begins when all have joined.
 #[derive(Debug, Args)]

@@ -121,7 +121,7 @@ fn every_command_has_a_manual_page() {
     let output = netfold("man --output").arg(&folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for (page, words) in [
-        ("netfold.1", "aggregation of the gradients"),
+        ("netfold.1", "aggregation for distributed training"),
         ("netfold-switch.1", "listen"),
         ("netfold-bench-all-reduce.1", "Slots of the job"),
         ("netfold-job-declare.1", "Number of workers"),

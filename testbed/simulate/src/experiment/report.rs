@@ -51,7 +51,11 @@ impl Report {
     /// The page, which names the command and seed that made it.
     pub fn markdown(&self, experiment: &Experiment, seed: u64) -> String {
         let name = experiment.name;
-        let mut text = format!("# {}\n\n", self.title);
+        // Without the remark on its duration.
+        let question = experiment.about.split(" (").next().unwrap_or_default();
+        let (first, rest) = question.split_at(question.chars().next().map_or(0, char::len_utf8));
+        let question = first.to_uppercase() + rest;
+        let mut text = format!("# {}\n\nA simulation of in-network aggregation. {question}\n\n", self.title);
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,

@@ -13,7 +13,7 @@ Examples:
   netfold bench admission                            32 workers, a spine and two leaves
   netfold bench admission --workers 8 --switches 1";
 
-/// The time of a job's admission.
+/// Measure how long a controller takes to admit a job.
 ///
 /// A controller with a database admits a job to a tree of software switches that it drives over P4Runtime, each a process of this
 /// machine; the time runs from the first worker's request until the last is admitted, when all slots are cleared and all tables written.

@@ -22,7 +22,7 @@ Examples:
 algbw is tensor bytes of one rank over the time; busbw is that times 2(n-1)/n, the rate of a ring's links.
 bound is the fraction of the rate that a plain forwarder reaches on the same transport with the same packets and window.";
 
-/// All-reduces over a switch, every element checked, compared with a plain forwarder.
+/// Measure all-reduces over a switch, every element checked, and compare with a plain forwarder.
 ///
 /// Switch and workers are threads of this process, over rings in memory or real UDP sockets. The columns are those of
 /// nccl-tests; a result outside the mode's error bound counts as wrong, and then the exit code is 1. With --controller the workers

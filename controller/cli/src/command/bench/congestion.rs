@@ -19,7 +19,7 @@ Examples:
 
 What congestion control saves where links are congested: `netfold testbed experiment incast`.";
 
-/// What congestion-control algorithms cost without congestion.
+/// Measure what congestion-control algorithms cost an all-reduce without congestion.
 ///
 /// Four workers and the software switch are threads of this process. All algorithms take turns with `fixed`, whose windows are the
 /// slots, and the ratio of a turn's time to that of `fixed` is computed in each round. Every element is checked; a wrong one is exit

@@ -24,7 +24,7 @@ Needs neither root nor a network. Measures gloo if a Python with torch is instal
 is, and the package for Python if it is installed (or NETFOLD_TEST_PYTHON names one).
 ratio is a row's median over that of the row named beside it: for Python the same in Rust, for others the fastest peer. Less than 1 is faster.";
 
-/// Compare on one host: shared memory with Open MPI and gloo, and the package for Python with the library.
+/// Measure collectives among ranks of one host: shared memory beside Open MPI and gloo, and the Python package beside the library.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Host {

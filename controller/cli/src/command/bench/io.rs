@@ -16,7 +16,7 @@ Examples:
   netfold bench io --threads 2                     two packet threads
   netfold bench io --all --json                   every back end that can run here";
 
-/// The cost of packet I/O for the software switch, compared with a plain forwarder on the same device.
+/// Measure the packet I/O of the software switch, and compare with a plain forwarder on the same device.
 ///
 /// Eight workers send chunks of 1408 bytes from one core; the switch, and in turn a forwarder that returns every packet unread,
 /// acknowledges them from another. Devices of DPDK are also compared with `dpdk-testpmd`, if it is installed. Back ends below IP run on

@@ -13,7 +13,7 @@ Examples:
   netfold bench quantize
   netfold bench quantize --bytes 512MiB --payload 8192 --json";
 
-/// Quantising and packing tensors and back, compared with memcpy.
+/// Measure the quantisation of tensors into packets and back, and compare with memcpy.
 ///
 /// Packs a tensor of f32 into packets in network order, rounded to nearest and stochastically (`stochastic`), unpacks it again,
 /// and computes the rounding error (`residual`), on buffers larger than the cache. The ratio is the speed of each over

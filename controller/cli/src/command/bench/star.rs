@@ -25,7 +25,7 @@ is. bound is the fraction of the links' bound reached: M/B through a switch, hal
 less the shapers' burst (80 KiB).
 speedup is the best peer's time over this one's.";
 
-/// Compare with gloo and Open MPI: a star of hosts in network namespaces, with links of a given rate.
+/// Measure all-reduces beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Star {
