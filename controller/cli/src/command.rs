@@ -35,24 +35,27 @@ Examples:
   netfold bench all-reduce --bytes 4KiB..64MiB   measure
   netfold controller --dev                       share a switch among tenants; then `netfold top`";
 
+/// Heading of the options of every command, which help shows after the command's own.
+const GLOBAL: &str = "Global options";
+
 /// In-network aggregation for distributed training: all-reduce by a P4 or software switch.
 #[derive(Debug, Parser)]
 #[command(name = "netfold", version, after_help = EXAMPLES, propagate_version = true)]
 pub(crate) struct Cli {
     /// Print one JSON object per line on standard output, and nothing else there.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
 
     /// Log more on standard error: once for what the libraries do, twice for every detail. RUST_LOG selects by module.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = GLOBAL)]
     pub(crate) verbose: u8,
 
     /// Log errors only.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) quiet: bool,
 
     /// Format of the log on standard error: text, or json, one object a line.
-    #[arg(long, global = true, value_name = "FORMAT", env = "NETFOLD_LOG_FORMAT", default_value = "text")]
+    #[arg(long, global = true, value_name = "FORMAT", env = "NETFOLD_LOG_FORMAT", default_value = "text", help_heading = GLOBAL)]
     pub(crate) log_format: LogFormat,
 
     #[command(subcommand)]

@@ -14,7 +14,7 @@ use netfold_measure::fold::FoldError;
 use netfold_measure::io::IoBenchError;
 use netfold_train::{ConfigError, DigitsError};
 
-use crate::lifetime::INTERRUPTED;
+use crate::exit::Exit;
 
 /// Why a command failed. The message states what happened, the sources the cause, and [`CliError::advice`] what to do.
 #[derive(Debug, thiserror::Error)]
@@ -229,24 +229,23 @@ impl CliError {
         })
     }
 
-    /// The process's exit code.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Training(_) | Self::Profile(_) | Self::Target(_) => 2,
-            Self::Job { source, .. } if source.kind() == "argument" => 2,
-            Self::Interrupted => INTERRUPTED,
+    /// How the process exits.
+    pub(crate) fn exit(&self) -> Exit {
+        match self.kind() {
+            "usage" | "argument" => Exit::Usage,
+            "interrupted" => Exit::Interrupted,
             // The reader has what it wanted, as `head` does.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            _ => 1,
+            _ if self.is_closed_pipe() => Exit::Success,
+            _ => Exit::Failure,
         }
     }
 
     /// Whether the error is not printed: the reader has closed the pipe, or the summary has shown it.
     pub(crate) fn silent(&self) -> bool {
-        match self {
-            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Disagrees => true,
-            _ => false,
-        }
+        self.is_closed_pipe() || matches!(self, Self::Disagrees)
+    }
+
+    fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }

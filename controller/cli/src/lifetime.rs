@@ -10,9 +10,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::CliError;
-
-/// Exit code of a command ended by a signal.
-pub(crate) const INTERRUPTED: u8 = 130;
+use crate::exit::Exit;
 
 /// Interval between checks for a signal.
 #[cfg(feature = "testbed")]
@@ -27,9 +25,13 @@ impl Stop {
     pub(crate) fn on_signals() -> Result<Self, CliError> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), stop.0.clone())
-                .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
-                .map_err(CliError::Signals)?;
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                Exit::Interrupted.status(),
+                stop.0.clone(),
+            )
+            .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
+            .map_err(CliError::Signals)?;
         }
         Ok(stop)
     }
@@ -55,14 +57,14 @@ pub(crate) fn before_exit_on_signal(then: impl FnOnce() + Send + 'static) -> Res
             thread::sleep(POLL_INTERVAL);
         }
         then();
-        std::process::exit(i32::from(INTERRUPTED));
+        std::process::exit(Exit::Interrupted.status());
     });
     Ok(())
 }
 
 /// Ends this process when standard input ends.
 pub(crate) fn exit_with_stdin() {
-    on_stdin_end(|| std::process::exit(i32::from(INTERRUPTED)));
+    on_stdin_end(|| std::process::exit(Exit::Interrupted.status()));
 }
 
 fn on_stdin_end(then: impl FnOnce() + Send + 'static) {

@@ -10,13 +10,16 @@ use serde_json::json;
 mod command;
 mod error;
 mod event;
+mod exit;
 mod lifetime;
 mod output;
 mod service;
+mod settings;
 mod size;
 
 use command::{Cli, LogFormat};
 use error::CliError;
+use exit::Exit;
 use output::Output;
 
 fn main() -> ExitCode {
@@ -33,10 +36,10 @@ fn main() -> ExitCode {
     start_log(filter, cli.log_format);
     let output = Output::new(cli.json);
     match cli.command.run(&output) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Exit::Success.into(),
         Err(error) => {
             output.error(&error);
-            ExitCode::from(error.exit_code())
+            error.exit().into()
         }
     }
 }
@@ -69,9 +72,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let text = error.render().to_string();
         let error = CliError::Usage(text.trim_start_matches("error: ").trim_end().to_owned());
         Output::new(true).error(&error);
-        return ExitCode::from(error.exit_code());
+        return error.exit().into();
     }
     // There is nothing to do if help cannot be printed.
     let _ = error.print();
-    ExitCode::from(error.exit_code() as u8)
+    if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() }
 }

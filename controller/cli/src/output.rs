@@ -3,11 +3,13 @@
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::settings::Settings;
 
 /// Where results go. Events are printed with `--json` only, lines without it only; both on standard output.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Output {
     json: bool,
     colour: bool,
     columns: Option<usize>,
+    /// What is printed before the first result.
+    settings: Mutex<Option<Settings>>,
 }
 
 /// Emphasis of a text on a terminal.
@@ -47,6 +51,22 @@ impl Output {
             json,
             colour: terminal && !json && !no_colour,
             columns: columns.map(|(columns, _)| columns.into()),
+            settings: Mutex::new(None),
+        }
+    }
+
+    /// Has these settings printed before the first result, so that a command that fails before it prints its error alone.
+    pub(crate) fn precede_by(&self, settings: Settings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+    }
+
+    /// Prints the settings, if there are some that have not been printed.
+    pub(crate) fn print_settings(&self) -> Result<(), CliError> {
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match settings {
+            Some(settings) if self.json => write_json(&settings),
+            Some(settings) => write(settings.to_string().as_bytes()),
+            None => Ok(()),
         }
     }
 
@@ -65,9 +85,8 @@ impl Output {
         if !self.json {
             return Ok(());
         }
-        let mut line = serde_json::to_vec(event).expect("events are plain structs with string keys");
-        line.push(b'\n');
-        write(&line)
+        self.print_settings()?;
+        write_json(event)
     }
 
     /// Prints a line for people, without `--json` only.
@@ -75,6 +94,7 @@ impl Output {
         if self.json {
             return Ok(());
         }
+        self.print_settings()?;
         write(format!("{text}\n").as_bytes())
     }
 
@@ -108,7 +128,7 @@ impl Output {
                 message: chain(error).join(": "),
                 advice: error.advice(),
             };
-            let _ = self.event(&event);
+            let _ = write_json(&event);
             return;
         }
         let mut text = format!("error: {error}\n");
@@ -131,6 +151,12 @@ fn chain(error: &dyn Error) -> Vec<String> {
         source = error.source();
     }
     texts
+}
+
+fn write_json(event: &impl Serialize) -> Result<(), CliError> {
+    let mut line = serde_json::to_vec(event).expect("events are plain structs with string keys");
+    line.push(b'\n');
+    write(&line)
 }
 
 fn write(bytes: &[u8]) -> Result<(), CliError> {

@@ -12,17 +12,19 @@ mod star;
 
 use std::path::Path;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory as _, Subcommand};
 use serde::Serialize;
 
+use super::Cli;
 use crate::error::CliError;
 use crate::output::Output;
+use crate::settings::Settings;
 use crate::size::Bytes;
 
-/// Measure all-reduces and their kernels.
+/// Measure collectives, their kernels, packet I/O and admission.
 ///
 /// Every figure is printed with the machine's bound, measured in the same run: absolute times alone mean little on a shared
-/// machine.
+/// machine. Version, kernel, processor and parameters are printed first, as lines that begin with #.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -64,8 +66,20 @@ struct Tagged<'a, T> {
     row: &'a T,
 }
 
+/// The settings of this process.
+fn settings() -> Option<Settings> {
+    // These arguments have been parsed before.
+    let matches = Cli::command().try_get_matches_from(std::env::args_os()).ok()?;
+    Some(Settings::new(&Cli::command(), &matches))
+}
+
 impl Bench {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
+        // The command that started a child prints its own.
+        let child = matches!(&self.what, What::Perf(bench) if bench.is_child());
+        if let Some(settings) = settings().filter(|_| !child) {
+            output.precede_by(settings);
+        }
         match self.what {
             What::Admission(bench) => bench.run(output),
             What::AllReduce(bench) => bench.run(output),

@@ -24,7 +24,7 @@ pub(crate) struct JoinOptions {
     #[arg(long, value_name = "NAME", requires = "controller")]
     tenant: Option<String>,
     /// The tenant's token; the variable NETFOLD_TOKEN if not given, which other users of this machine cannot see.
-    #[arg(long, requires = "controller")]
+    #[arg(long, requires = "controller", hide_env_values = true)]
     token: Option<String>,
     /// Number of trees, 1 by default: of switches, or at different queues of one.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]

@@ -2,13 +2,72 @@
 
 use std::process::Stdio;
 
+use netfold_testkit::process::present;
+use serde_json::Value;
+
 use crate::process::{Process, netfold, number, run, text};
+
+/// Runs a benchmark to its end; returns its exit code and its rows, which come after its settings.
+fn measure(arguments: &str) -> (Option<i32>, Vec<Value>) {
+    let (code, mut lines) = run(arguments);
+    assert!(!lines.is_empty(), "{arguments} prints nothing");
+    let settings = lines.remove(0);
+    assert_eq!(text(&settings, "event"), "settings", "{arguments}: {settings}");
+    assert!(arguments.starts_with(text(&settings, "command")), "{arguments}: {settings}");
+    let again = lines.iter().filter(|line| line["event"] == "settings").count();
+    assert_eq!(again, 0, "{arguments}: {lines:?}");
+    (code, lines)
+}
+
+#[test]
+fn settings_are_the_first_line_and_hold_the_parameters() {
+    let bench = "bench perf --ranks 2 -b 4K -e 4K -n 1";
+    let (code, lines) = run(bench);
+    assert_eq!(code, Some(0), "{lines:?}");
+    let events: Vec<_> = lines.iter().map(|line| text(line, "event")).collect();
+    assert_eq!(events, ["settings", "perf", "perf_summary"]);
+    let settings = &lines[0];
+    assert_eq!(
+        (text(settings, "command"), text(settings, "version")),
+        ("bench perf", env!("CARGO_PKG_VERSION"))
+    );
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert!(text(settings, "kernel").ends_with(release.trim()), "{settings}");
+    assert!(number(settings, "cores") >= 1.0 && !text(settings, "cpu").is_empty(), "{settings}");
+    let parameters = &settings["parameters"];
+    let given = ["ranks", "minbytes", "iters", "datatype"].map(|name| text(parameters, name));
+    assert_eq!(given, ["2", "4K", "1", "float"], "{parameters}");
+    assert_eq!(parameters.get("exit-with-stdin"), None, "{parameters}");
+}
+
+/// `script` runs a command on a terminal.
+#[test]
+fn colours_are_for_terminals_without_no_color() {
+    if !present("script", "colours on a terminal") {
+        return;
+    }
+    let on_terminal = |arguments: &str, no_color: &str| {
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &format!("{} {arguments}", env!("CARGO_BIN_EXE_netfold")), "/dev/null"]);
+        script.env("TERM", "xterm").env("NO_COLOR", no_color).stdin(Stdio::null());
+        String::from_utf8(script.output().unwrap().stdout).unwrap()
+    };
+    let piped = |arguments: &str| {
+        let output = netfold(arguments).env("TERM", "xterm").env_remove("NO_COLOR").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for arguments in ["--help", "bench host --ranks 1 --bytes 4K --rounds 1 --iterations 1 --no-peers"] {
+        assert!(on_terminal(arguments, "").contains("\x1b[1m"), "{arguments}");
+        assert!(!on_terminal(arguments, "1").contains("\x1b[1m"), "{arguments}");
+        assert!(!piped(arguments).contains('\x1b'), "{arguments}");
+    }
+}
 
 #[test]
 fn all_reduce_lines_have_their_keys_and_nothing_wrong() {
     for (more, redop) in [("--mode bfp16 --transport udp", "sum"), ("--mode i32 --op max", "max")] {
         let (code, lines) =
-            run(&format!("bench all-reduce --workers 2 --bytes 4KiB..16KiB --iterations 2 {more}"));
+            measure(&format!("bench all-reduce --workers 2 --bytes 4KiB..16KiB --iterations 2 {more}"));
         assert_eq!((code, lines.len()), (Some(0), 3), "{lines:?}");
         for (line, bytes) in lines.iter().zip([4096.0, 8192.0, 16384.0]) {
             assert_eq!(text(line, "op"), "all_reduce");
@@ -61,7 +120,7 @@ fn benchmarks_that_join_a_controller_share_its_switch() {
 
 #[test]
 fn fold_lines_have_their_keys() {
-    let (code, lines) = run("bench fold --rounds 3 --round-us 20");
+    let (code, lines) = measure("bench fold --rounds 3 --round-us 20");
     assert_eq!(code, Some(0), "{lines:?}");
     for payload in [256.0, 1408.0, 8192.0] {
         assert!(lines.iter().any(|line| number(line, "payload_bytes") == payload), "{payload}");
@@ -75,7 +134,7 @@ fn fold_lines_have_their_keys() {
 
 #[test]
 fn quantize_lines_have_their_keys() {
-    let (code, lines) = run("bench quantize --bytes 1MiB --repetitions 1");
+    let (code, lines) = measure("bench quantize --bytes 1MiB --repetitions 1");
     assert_eq!((code, lines.len()), (Some(0), 8));
     for line in &lines {
         assert!(["quantize", "dequantize", "stochastic", "residual"].contains(&text(line, "direction")));
@@ -87,7 +146,7 @@ fn quantize_lines_have_their_keys() {
 #[test]
 fn congestion_lines_have_their_keys() {
     let sizes = "--algorithms dctcp,aimd --transport loopback --bytes 64K,4K --rounds 2 --iterations 2";
-    let (code, lines) = run(&format!("bench congestion --workers 2 {sizes}"));
+    let (code, lines) = measure(&format!("bench congestion --workers 2 {sizes}"));
     assert_eq!((code, lines.len()), (Some(0), 6), "{lines:?}");
     for (line, algorithm) in lines.iter().zip(["fixed", "dctcp", "aimd"].iter().cycle()) {
         assert_eq!((text(line, "algorithm"), text(line, "transport")), (*algorithm, "loopback"));
@@ -101,7 +160,7 @@ fn congestion_lines_have_their_keys() {
 #[test]
 fn admission_is_timed_through_a_tree_and_at_one_switch() {
     for (arguments, switches) in [("--workers 5 --switches 3", 3.0), ("--workers 2 --switches 1", 1.0)] {
-        let (code, lines) = run(&format!("bench admission --rounds 3 --slots 64 {arguments}"));
+        let (code, lines) = measure(&format!("bench admission --rounds 3 --slots 64 {arguments}"));
         assert_eq!((code, lines.len()), (Some(0), 1), "{lines:?}");
         let row = &lines[0];
         assert_eq!((text(row, "event"), number(row, "switches")), ("admission", switches));
@@ -118,9 +177,12 @@ fn admission_is_timed_through_a_tree_and_at_one_switch() {
 fn tables_are_text_and_a_closed_pipe_is_no_error() {
     let output = netfold("bench all-reduce --workers 2 --bytes 4KiB --iterations 1").output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(table.lines().count(), 2, "{table}");
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 4, "{table}");
+    assert!(lines[0].starts_with("# netfold ") && lines[0].contains("bench all-reduce"), "{table}");
+    assert!(lines[1].contains(" bytes=4KiB ") && lines[1].contains(" mode=bfp16 "), "{table}");
     for column in ["size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong"] {
-        assert!(table.lines().next().unwrap().contains(column), "{table}");
+        assert!(lines[2].contains(column), "{table}");
     }
 
     let mut command = netfold("p4 info --format p4info");
@@ -134,7 +196,7 @@ fn tables_are_text_and_a_closed_pipe_is_no_error() {
 /// Netfold's own rows, which need only this program.
 #[test]
 fn ranks_of_one_host_sum_correctly_in_shared_memory_and_at_a_switch() {
-    let (code, lines) = run("bench host --ranks 2 --bytes 4K,64K --rounds 1 --iterations 2 --no-peers");
+    let (code, lines) = measure("bench host --ranks 2 --bytes 4K,64K --rounds 1 --iterations 2 --no-peers");
     assert_eq!(code, Some(0), "{lines:?}");
     let rows: Vec<_> = lines.iter().filter(|line| text(line, "event") == "host").collect();
     for how in ["netfold, shared memory", "netfold, switch"] {

@@ -47,9 +47,14 @@ fn every_key_and_event_is_documented() {
     ] {
         let (_, lines) = run(command);
         assert!(!lines.is_empty(), "{command}");
-        for line in &lines {
+        for mut line in lines {
+            // Its keys are the names of options.
+            line.as_object_mut()
+                .unwrap()
+                .entry("parameters")
+                .and_modify(|parameters| *parameters = Value::Null);
             names.insert(line["event"].as_str().unwrap().to_owned());
-            keys(line, &mut names);
+            keys(&line, &mut names);
         }
     }
     names.remove("event");

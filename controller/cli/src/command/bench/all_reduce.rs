@@ -126,7 +126,7 @@ impl AllReduce {
 
 fn heading(output: &Output) -> Result<(), CliError> {
     output.line(format_args!(
-        "{:>12}{:>12}{:>6}{:>7}{:>12}{:>12}{:>12}{:>8}{:>8}{:>9}",
+        "{:>12}{:>12}{:>6}{:>7}{:>12}{:>12}{:>12}{:>8}{:>8}{:>11}",
         "size B",
         "count",
         "type",
@@ -143,7 +143,7 @@ fn heading(output: &Output) -> Result<(), CliError> {
 fn show(output: &Output, row: &AllReduceRow) -> Result<(), CliError> {
     output.event(&Tagged { event: "all_reduce", row })?;
     output.line(format_args!(
-        "{:>12}{:>12}{:>6}{:>7}{:>12.1}{:>12.1}{:>12.1}{:>6.0} %{:>8}{:>9}",
+        "{:>12}{:>12}{:>6}{:>7}{:>12.1}{:>12.1}{:>12.1}{:>6.0} %{:>8}{:>11}",
         row.bytes,
         row.count,
         row.dtype,

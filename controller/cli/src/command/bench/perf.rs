@@ -120,6 +120,11 @@ pub(crate) struct Perf {
 }
 
 impl Perf {
+    /// Whether another command started this one.
+    pub(super) fn is_child(&self) -> bool {
+        self.exit_with_stdin
+    }
+
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let collective = self.collective()?;
         if self.minbytes.0 > self.maxbytes.0 {
@@ -285,6 +290,8 @@ impl Perf {
                 vacant_address().map_err(|source| CliError::Listen { address: any, source })?.to_string()
             }
         };
+        // The first rank prints the results.
+        output.print_settings()?;
         let mut children = Vec::new();
         for rank in 0..self.ranks {
             let spawn = || {
@@ -485,7 +492,9 @@ mod tests {
 
     #[test]
     fn names_of_nccl_tests_are_accepted() {
-        assert_eq!(dtype("bfloat16"), Ok(DType::Bf16));
+        let names = "int8 uint8 int32 uint32 int64 uint64 half float double bfloat16";
+        let types: Vec<_> = names.split(' ').map(|name| dtype(name).unwrap().name()).collect();
+        assert_eq!(types, ["i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64", "bf16"]);
         assert_eq!(dtype("u16"), Ok(DType::U16));
         assert!(dtype("none").is_err() && dtype("f8").is_err());
         assert_eq!(reduction("prod"), Ok(ReduceOp::Product));
