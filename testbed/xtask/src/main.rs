@@ -7,6 +7,7 @@ mod install;
 mod links;
 mod lint;
 mod metadata;
+mod package;
 mod packages;
 mod process;
 mod site;
@@ -46,6 +47,8 @@ enum Task {
     Site,
     /// Install the host library for C: libraries, header and pkg-config file
     Install(install::Arguments),
+    /// Build packages for people without a Rust toolchain: for Debian, and for Python
+    Package(package::Arguments),
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
     Clients,
     /// What CI runs: `setup`, `lint`, then `test`
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),
         Task::Site => site::run(),
+        Task::Package(arguments) => package::run_package(&arguments),
         Task::Clients => clients::run(),
         Task::Ci => {
             packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default()))

@@ -42,6 +42,17 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     start(command)?.wait()
 }
 
+/// What a program prints on standard output; its other output is passed on.
+pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let line = show(command);
+    let ended = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let ended = ended.with_context(|| format!("cannot start `{line}`"))?;
+    if !ended.status.success() {
+        bail!("`{line}` failed ({})", ended.status);
+    }
+    Ok(ended.stdout)
+}
+
 /// A program that runs beside what else is done.
 pub(crate) struct Running {
     line: String,

@@ -15,6 +15,7 @@ mod leaf_spine;
 mod nic;
 mod p4;
 mod p4runtime;
+mod package;
 mod packaging;
 mod process;
 mod raw;
