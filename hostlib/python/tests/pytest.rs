@@ -10,7 +10,6 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
@@ -237,46 +236,43 @@ fn connection_errors_of_torch_on_every_rank() {
     check_connect_errors(Client::Torch, &python, "torch", &[rank(0), rank(1)]);
 }
 
-/// Writes a program `cargo` that answers maturin's `cargo rustc` with the library that cargo has built along with this test, so that
-/// nothing is compiled a second time, by another profile and other features. Everything else goes to the real cargo.
-fn write_prebuilt_cargo(folder: &Path) {
-    let manifest = manifest_dir().join("Cargo.toml");
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"])
-        .arg(&manifest)
-        .output()
-        .unwrap();
-    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
-    let package = metadata["packages"].as_array().unwrap().iter().find(|one| one["name"] == "netfold-python");
-    let package = package.expect("cargo knows this package");
-    let target = package["targets"].as_array().unwrap().iter().find(|one| one["name"] == "_netfold").unwrap();
-    let artifact = json!({
-        "reason": "compiler-artifact",
-        "package_id": package["id"],
-        "manifest_path": manifest,
-        "target": target,
-        "profile": {"opt_level": "2", "debuginfo": 1, "debug_assertions": true, "overflow_checks": true, "test": false},
-        "features": [],
-        "filenames": [library()],
-        "executable": null,
-        "fresh": true,
+/// The newest version of glibc's symbols that a library needs, by binutils' objdump.
+fn glibc_of(library: &Path) -> Option<(u32, u32)> {
+    let symbols = Command::new("objdump").arg("-T").arg(library).output().ok()?;
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let versions = symbols.split("GLIBC_2.").skip(1).map(|rest| {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        (2, rest[..digits].parse().unwrap())
     });
-    fs::create_dir_all(folder).unwrap();
-    let messages = folder.join("messages.json");
-    fs::write(&messages, format!("{artifact}\n{{\"reason\":\"build-finished\",\"success\":true}}\n"))
-        .unwrap();
-    let script = format!(
-        "#!/bin/sh\nif [ \"$1\" = rustc ]; then exec cat '{}'; fi\nexec '{}' \"$@\"\n",
-        messages.display(),
-        env!("CARGO")
-    );
-    let program = folder.join("cargo");
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    versions.max()
+}
+
+/// The oldest glibc that a wheel is for, by its name.
+fn glibc_of_name(wheel: &Path) -> Option<(u32, u32)> {
+    let name = wheel.file_name()?.to_str()?;
+    let (_, platform) = name.strip_prefix("netfold-")?.split_once("-cp311-abi3-manylinux_")?;
+    let mut numbers = platform.split('_').map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Makes the wheel by the command that users run, from the library that cargo built along with this test, so that nothing is
+/// compiled a second time.
+fn build_wheel(python: &Path) -> PathBuf {
+    let folder = scratch("wheel");
+    // It does not exist the first time.
+    let _ = fs::remove_dir_all(&folder);
+    let mut build = Command::new(env!("CARGO"));
+    build.current_dir(manifest_dir()).args(["xtask", "package", "wheel", "--python"]).arg(python);
+    build.arg("--library").arg(library()).arg("--out").arg(&folder);
+    assert!(run(&mut build).success(), "the wheel cannot be built");
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let wheels: Vec<_> = files.filter(|path| path.extension() == Some(OsStr::new("whl"))).collect();
+    assert_eq!(wheels.len(), 1, "{wheels:?}");
+    wheels[0].clone()
 }
 
 #[test]
-fn the_wheel_installs_with_pip() {
+fn the_wheel_installs_without_a_toolchain_and_runs_its_demo() {
     let Some(python) = interpreter() else { return };
     let venv = scratch("venv");
     let pip = venv.join("bin/pip");
@@ -286,21 +282,38 @@ fn the_wheel_installs_with_pip() {
         println!("skipped: the wheel, {python} cannot create a virtual environment with maturin");
         return;
     }
-    let tools = scratch("tools");
-    write_prebuilt_cargo(&tools);
-    let mut install = Command::new(&pip);
+    let wheel = build_wheel(&venv.join("bin/python"));
+    match glibc_of(&library()) {
+        Some(needed) => {
+            let named = glibc_of_name(&wheel);
+            assert!(named >= Some(needed), "{} needs glibc {needed:?}", wheel.display());
+        }
+        None => println!("skipped: the glibc that the wheel needs, without objdump (Debian's binutils)"),
+    }
+    let empty = scratch("empty");
+    let made = succeeds(Command::new(&python).args(["-m", "venv", "--clear", "--without-pip"]).arg(&empty));
+    assert!(made, "{python} cannot make {}", empty.display());
+    let user = |program: &Path| {
+        let mut command = Command::new(program);
+        // No cargo, no compiler, and nothing of this repository.
+        command
+            .env("PATH", empty.join("bin"))
+            .env_remove("CARGO")
+            .env_remove("PYTHONPATH")
+            .current_dir(&empty);
+        command
+    };
+    let mut install = user(&pip);
     install
-        .args(["install", "--quiet", "--no-build-isolation", "--no-deps", "--force-reinstall"])
-        .arg(manifest_dir());
-    let path = std::env::join_paths(
-        [tools, venv.join("bin")]
-            .into_iter()
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
-    );
-    install.env("PATH", path.unwrap()).env_remove("CARGO");
-    assert!(run(&mut install).success(), "pip cannot install {}", manifest_dir().display());
-    let program = "import netfold; s = netfold.Switch(); c = netfold.Communicator(0, 1, switch=s.address); \
-                   b = bytearray(8); b[0] = 3; c.all_reduce(b, dtype='i32'); assert b[0] == 3; c.close(); s.close()";
-    let python = venv.join("bin/python");
-    assert!(run(Command::new(python).args(["-c", program]).current_dir(scratch(""))).success());
+        .arg("--python")
+        .arg(empty.join("bin/python"))
+        .args(["install", "--quiet", "--no-index"])
+        .arg(&wheel);
+    assert!(run(&mut install).success(), "pip cannot install {}", wheel.display());
+    let mut demo = user(&empty.join("bin/python"));
+    demo.args(["-m", "netfold.demo", "--workers", "2", "--size", "1", "--iterations", "2"]);
+    let demo = demo.output().unwrap();
+    let printed = String::from_utf8(demo.stdout).unwrap();
+    assert!(demo.status.success(), "{printed}{}", String::from_utf8_lossy(&demo.stderr));
+    assert!(printed.ends_with("The results are correct.\n"), "{printed}");
 }

@@ -1,6 +1,7 @@
 //! Packages for people who have no Rust toolchain.
 
 mod deb;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use clap::Subcommand;
 use crate::metadata;
 use crate::process::{cargo, run};
 
-/// Build a package: a Debian package of the command
+/// Build a package: a Debian package of the command, or a wheel for Python
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -20,11 +21,13 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Kind {
     Deb(deb::Arguments),
+    Wheel(wheel::Arguments),
 }
 
 pub(crate) fn run_package(arguments: &Arguments) -> Result<()> {
     match &arguments.kind {
         Kind::Deb(arguments) => deb::build(arguments),
+        Kind::Wheel(arguments) => wheel::build(arguments),
     }
 }
 
