@@ -20,8 +20,11 @@ fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// Each metric in a text with the label matchers behind it: label, operator and value.
-fn uses(text: &str) -> Vec<(&str, Vec<(&str, &str, String)>)> {
+/// Label, operator and value.
+type Matcher<'a> = (&'a str, &'a str, String);
+
+/// Each metric in a text with the label matchers behind it.
+fn uses(text: &str) -> Vec<(&str, Vec<Matcher<'_>>)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("netfold_") {
         let rest = &text[at..];

@@ -145,23 +145,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
     ) -> Self {
         let (job, jobs) = (&scenario.job, scenario.jobs());
         let (ends, seats) = wiring(scenario);
-        let admission = Admission {
-            job: job.job,
-            epoch: job.epoch,
-            key: job.key,
-            slots: job.slots,
-            first_chunk: job.first_chunk.wrapping_sub(scenario.start as u32),
-            lane_words: scenario.lane_words,
-            udp_port: netfold_wire::UDP_PORT,
-            bitmap: 0,
-            own_bit: 0,
-            shift: 0,
-            switch: None,
-            grace_ms: 0,
-            ticket: None,
-            congestion: Default::default(),
-            band: None,
-        };
+        let admission = admission(scenario);
         let rank = |rank: u16| {
             let [own, _] = &jobs[seats[usize::from(rank)].0];
             let (congestion, share) = (scenario.congestion(rank), 1 << seats[usize::from(rank)].1);
@@ -514,6 +498,28 @@ impl<'s, 'd> Simulation<'s, 'd> {
         }
         self.report.elapsed = self.now;
         self.report
+    }
+}
+
+/// What all ranks are admitted with, but for what differs between them.
+fn admission(scenario: &Scenario) -> Admission {
+    let job = &scenario.job;
+    Admission {
+        job: job.job,
+        epoch: job.epoch,
+        key: job.key,
+        slots: job.slots,
+        first_chunk: job.first_chunk.wrapping_sub(scenario.start as u32),
+        lane_words: scenario.lane_words,
+        udp_port: netfold_wire::UDP_PORT,
+        bitmap: 0,
+        own_bit: 0,
+        shift: 0,
+        switch: None,
+        grace_ms: 0,
+        ticket: None,
+        congestion: Default::default(),
+        band: None,
     }
 }
 

@@ -154,16 +154,8 @@ impl Scenario {
     fn generate(seed: u64, rng: &mut Xoshiro256PlusPlus, world: u16) -> Self {
         let slots = pick(rng, &[1, 1, 2, 2, 4, 8, 8, 16, 32, 64, 256]);
         let lane_words = pick(rng, &[64, 64, 64, 64, 64, 64, 64, 352]);
-        let first_chunk = match rng.random_range(0..4) {
-            0 => 0,
-            1 => u32::MAX - rng.random_range(0..200),
-            2 => (1 << 31) - rng.random_range(0..200),
-            _ => rng.random(),
-        };
-        let age = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ AGE_SEED);
-        let held = first_chunk.wrapping_sub(1 + pick(age, &[0, 0, 1 << 29, 1 << 30]));
-        let start = pick(age, &[0, 0, 1 << 29, 1 << 30, 1 << 31, 3 << 30, 1 << 32, 1 << 40]);
-        let start = start + age.random_range(0..1 << 12) - if start > 0 { 1 << 11 } else { 0 };
+        let first_chunk = random_first_chunk(rng);
+        let (start, behind, liveness_probes) = random_age(seed);
         let plans = random_plans(rng, world, slots, lane_words);
         let job = JobSetup {
             job: rng.random_range(1..=u16::MAX),
@@ -172,7 +164,7 @@ impl Scenario {
             base: slots * rng.random_range(0..SWITCH_SLOTS / slots / 2),
             slots,
             first_chunk,
-            held,
+            held: first_chunk.wrapping_sub(1 + behind),
             ports: (0..world).collect(),
             parent: None,
             rank: 0,
@@ -224,7 +216,7 @@ impl Scenario {
             straggler: None,
             intrusions: if rng.random_bool(0.3) { rng.random_range(1..9) } else { 0 },
             start,
-            liveness_probes: age.random_range(0..6),
+            liveness_probes,
             stall_timeout: Duration::from_secs(if crash.is_some() { 1 } else { 60 }),
         }
     }
@@ -320,6 +312,25 @@ impl Scenario {
         };
         (0..workers.len()).map(|switch| [job(switch), self.other_job.clone()]).collect()
     }
+}
+
+/// A first chunk number, often near where serial numbers wrap.
+fn random_first_chunk(rng: &mut Xoshiro256PlusPlus) -> u32 {
+    match rng.random_range(0..4) {
+        0 => 0,
+        1 => u32::MAX - rng.random_range(0..200),
+        2 => (1 << 31) - rng.random_range(0..200),
+        _ => rng.random(),
+    }
+}
+
+/// How old a stream is: positions before the simulation, chunks by which its slots are further behind, and liveness probes of each rank.
+fn random_age(seed: u64) -> (u64, u32, u32) {
+    let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ AGE_SEED);
+    let behind = pick(rng, &[0, 0, 1 << 29, 1 << 30]);
+    let start = pick(rng, &[0, 0, 1 << 29, 1 << 30, 1 << 31, 3 << 30, 1 << 32, 1 << 40]);
+    let start = start + rng.random_range(0..1 << 12) - if start > 0 { 1 << 11 } else { 0 };
+    (start, behind, rng.random_range(0..6))
 }
 
 /// Sets the seeds of trees apart from those of single switches.
