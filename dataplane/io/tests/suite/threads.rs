@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +15,8 @@ use netfold_wire::frame::{
     ArpOperation, ArpPacket, Endpoint, EthernetAddress, EthernetFrame, EthernetProtocol, OUTER_LEN, Outer,
 };
 use smoltcp::wire::ArpRepr;
+
+use crate::links::{await_no_program, shown};
 
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -298,23 +299,15 @@ fn an_arp_request_is_answered_once() {
     }
 }
 
-/// What `ip` says of the hub's interface.
-fn shown(segment: &Segment) -> String {
-    segment.namespace().run(|| {
-        let output = Command::new("ip").args(["-d", "link", "show", HUB]).output().expect("there is ip");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    })
-}
-
 #[test]
 fn the_last_thread_removes_the_program_and_too_few_queues_are_an_error() {
     let Some(segment) = pair(2) else { return };
     let Some(mut both) = hubs(&segment, "af-xdp:hub", 2) else { return };
-    assert!(shown(&segment).contains("prog/xdp"));
+    assert!(shown(&segment, HUB).contains("prog/xdp"));
     drop(both.pop());
-    assert!(shown(&segment).contains("prog/xdp"), "the other thread still needs it");
+    assert!(shown(&segment, HUB).contains("prog/xdp"), "the other thread still needs it");
     drop(both);
-    assert!(!shown(&segment).contains("xdp"));
+    await_no_program(&segment, "the last thread removes the program");
     let refused = segment.namespace().run(|| {
         let spec = format!("af-xdp:{HUB}").parse().unwrap();
         open_threads(&spec, &openings(3), &Cores::default()).map(drop)
@@ -332,5 +325,5 @@ fn the_last_thread_removes_the_program_and_too_few_queues_are_an_error() {
         open_threads(&spec, &[at, elsewhere], &Cores::default()).map(drop)
     });
     assert!(matches!(twice, Err(IoError::Address { .. })), "{twice:?}");
-    assert!(!shown(&segment).contains("xdp"), "what is refused leaves nothing");
+    await_no_program(&segment, "what is refused leaves nothing");
 }
