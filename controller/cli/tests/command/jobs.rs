@@ -1,5 +1,7 @@
 //! Workers started by hand at one switch: their results, and how they are notified of lost peers.
 
+use netfold_io::vacant_address;
+
 use crate::process::{Process, number, run, text};
 
 fn workers(control: &str, job: &str, ranks: &[(u16, &str)], world: u16) -> Vec<Process> {
@@ -31,6 +33,25 @@ fn every_mode_is_summed_correctly_over_udp() {
             assert!(worker.wait().success());
         }
         assert!(text(&switch.event("job_ended"), "reason").contains("left"));
+    }
+}
+
+/// Without a reachable switch, ranks with a rendezvous reduce among themselves, and their results are checked as well.
+#[test]
+fn results_without_a_switch_are_checked() {
+    let switch = vacant_address().unwrap();
+    for world in [1, 2] {
+        let rendezvous = vacant_address().unwrap();
+        let more = format!("--rendezvous {rendezvous} --bytes 100KiB --iterations 2");
+        let ranks: Vec<(u16, &str)> = (0..world).map(|rank| (rank, &*more)).collect();
+        for worker in &mut workers(&switch.to_string(), "without", &ranks, world) {
+            for _ in 0..2 {
+                let line = worker.event("all_reduce");
+                assert_eq!(number(&line, "wrong"), 0.0, "{line}");
+            }
+            worker.event("done");
+            assert!(worker.wait().success());
+        }
     }
 }
 

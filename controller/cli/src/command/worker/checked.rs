@@ -75,11 +75,13 @@ impl Worker {
     }
 
     /// Wrong elements. Which elements share an exponent depends on the switch's payload, which shows in the number of
-    /// chunks; if several payloads give that number, the tensor must be correct for one of them.
+    /// chunks; if several payloads give that number, the tensor must be correct for one of them. Ranks that reduce among themselves
+    /// use no chunks.
     fn wrong<T: Number>(&self, pattern: &Pattern, tensor: &[T], chunks: u32) -> u64 {
         let fits = |&payload: &u32| {
             let block = payload as usize / 4 * self.mode.elements_per_word();
-            tensor.len().div_ceil(block) == chunks as usize
+            let without_switch = chunks == 0 && self.rendezvous.is_some();
+            without_switch || tensor.len().div_ceil(block) == chunks as usize
         };
         let wrong = |payload_bytes| {
             let (workers, mode, op) = (self.world, self.mode, ReduceOp::Sum);
