@@ -29,6 +29,8 @@ mod handshake;
 mod hub;
 mod ring;
 mod spoke;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;

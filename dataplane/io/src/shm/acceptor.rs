@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use super::handshake::{self, HandshakeOutcome, Terms};
 use super::ring::Rings;
@@ -21,12 +21,52 @@ pub(super) struct AttachedWorker {
     /// Its port number.
     pub(super) number: u16,
     pub(super) rings: Rings,
+    /// Written by it to wake the hub.
+    pub(super) knock: OwnedFd,
     /// Written to wake it.
     pub(super) waker: OwnedFd,
     /// Set when it has detached.
     pub(super) gone: Arc<AtomicBool>,
     /// Shut down to send it away.
     pub(super) line: Arc<UnixStream>,
+}
+
+/// The event descriptors with which workers wake the hub. Each has its own: one that reads it, or fills it, delays itself alone.
+#[derive(Debug)]
+pub(super) struct WakeSet(OwnedFd);
+
+/// Events that are consumed in a call.
+const EVENTS: usize = 64;
+
+impl WakeSet {
+    pub(super) fn new() -> Result<Self, rustix::io::Errno> {
+        epoll::create(epoll::CreateFlags::CLOEXEC).map(Self)
+    }
+
+    /// Readable while a worker has woken the hub since the last [`Self::consume`].
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Each write counts (edge-triggered), so nothing has to be read. The set has a descriptor by its number: the same is to be removed.
+    fn add(&self, knock: &OwnedFd) -> Result<(), rustix::io::Errno> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.0, knock, epoll::EventData::new_u64(0), flags)
+    }
+
+    /// A worker has detached; its process may hold the descriptor still.
+    pub(super) fn remove(&self, knock: &OwnedFd) {
+        // Fails only if it was not added.
+        let _ = epoll::delete(&self.0, knock);
+    }
+
+    /// Takes note of all that have woken the hub.
+    pub(super) fn consume(&self) {
+        let mut events =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while epoll::wait(&self.0, &mut events, Some(&now)).is_ok_and(|count| count == EVENTS) {}
+    }
 }
 
 /// Where workers arrive. Dropping it sends all away.
@@ -39,8 +79,14 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Starts the acceptor. `terms` has all but the port; `wake` is written to wake the hub.
-    pub(super) fn start(listener: UnixListener, terms: Terms, wake: OwnedFd) -> Result<Self, IoError> {
+    /// Starts the acceptor. `terms` has all but the port; `wake` is written to wake the hub: when workers come and go, and when they wake it
+    /// by their descriptors in `wakes`, if it `relays` that because the hub sleeps elsewhere.
+    pub(super) fn start(
+        listener: UnixListener,
+        terms: Terms,
+        wake: OwnedFd,
+        (wakes, relays): (Arc<WakeSet>, bool),
+    ) -> Result<Self, IoError> {
         let os = |call| move |source: rustix::io::Errno| IoError::os(call, source.into());
         let stop = event().map_err(os("eventfd"))?;
         let stopped = stop.try_clone().map_err(|source| IoError::os("dup", source))?;
@@ -51,6 +97,8 @@ impl Acceptor {
             listener,
             stop: stopped,
             wake,
+            wakes,
+            relays,
             terms,
             arrive,
             changed: Arc::clone(&changed),
@@ -102,6 +150,8 @@ struct AcceptorThread {
     listener: UnixListener,
     stop: OwnedFd,
     wake: OwnedFd,
+    wakes: Arc<WakeSet>,
+    relays: bool,
     terms: Terms,
     arrive: SyncSender<AttachedWorker>,
     changed: Arc<AtomicBool>,
@@ -113,8 +163,12 @@ struct AcceptorThread {
 impl AcceptorThread {
     fn keep(mut self) {
         loop {
-            let mut fds =
-                vec![PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+            let relayed = if self.relays { PollFlags::IN } else { PollFlags::empty() };
+            let mut fds = vec![
+                PollFd::new(&self.stop, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.wakes.fd(), relayed),
+            ];
             fds.extend(self.inside.iter().map(|inside| PollFd::new(&*inside.line, PollFlags::IN)));
             if poll(&mut fds, None).is_err() {
                 continue; // a signal
@@ -124,7 +178,11 @@ impl AcceptorThread {
             if ready[0] {
                 return;
             }
-            let mut gone = ready[2..].iter().copied();
+            if ready[2] {
+                self.wakes.consume();
+                notify(self.wake.as_fd());
+            }
+            let mut gone = ready[3..].iter().copied();
             // There are no messages after the handshake: a worker that sends any is faulty.
             self.inside.retain(|inside| {
                 let stays = !gone.next().unwrap_or(false);
@@ -134,7 +192,7 @@ impl AcceptorThread {
                 }
                 stays
             });
-            if ready[2..].contains(&true) {
+            if ready[3..].contains(&true) {
                 self.notify();
             }
             if ready[1]
@@ -163,7 +221,9 @@ impl AcceptorThread {
 
     fn welcome(&mut self, line: UnixStream) -> io::Result<()> {
         let number = self.number();
-        let waker = event()?;
+        let (waker, knock) = (event()?, event()?);
+        let own_knock = knock.try_clone()?;
+        self.wakes.add(&own_knock)?;
         let terms = Terms { port: number, ..self.terms };
         // It is added before it gets its reply.
         let (rings, message) = handshake::invite(&terms)?;
@@ -172,6 +232,7 @@ impl AcceptorThread {
         let worker = AttachedWorker {
             number,
             rings,
+            knock: own_knock,
             waker: worker_waker,
             gone: Arc::clone(&gone),
             line: Arc::clone(&line),
@@ -180,7 +241,7 @@ impl AcceptorThread {
             return handshake::refuse(&line, HandshakeOutcome::Full);
         }
         self.changed.store(true, Ordering::Release);
-        let sent = message.send(&line, [self.wake.as_fd(), waker.as_fd()]);
+        let sent = message.send(&line, [knock.as_fd(), waker.as_fd()]);
         if sent.is_err() {
             gone.store(true, Ordering::Release);
             self.notify();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use netfold_wire::Dscp;
 
-use super::acceptor::{self, Acceptor, AttachedWorker};
+use super::acceptor::{self, Acceptor, AttachedWorker, WakeSet};
 use super::handshake::{self, Terms};
 use super::{DATAGRAM_LEN_MAX, LOCAL_PORTS, NAME, Name};
 use crate::event_waker::EventWaker;
@@ -38,6 +38,8 @@ pub struct Hub {
     own: SocketAddr,
     /// Wakes the hub when it sleeps without an uplink.
     waker: Arc<EventWaker>,
+    /// By which workers wake it.
+    wakes: Arc<WakeSet>,
     acceptor: Acceptor,
     /// Whether the uplink is looked at first, so that neither side starves the other.
     uplink_first: bool,
@@ -91,13 +93,17 @@ impl Hub {
         let wake = wake.try_clone_to_owned().map_err(|source| IoError::os("dup", source))?;
         let lossless = uplink.as_ref().is_none_or(|io| io.capabilities().lossless);
         let terms = Terms { port: 0, datagram_len_max, lossless };
-        let acceptor = Acceptor::start(handshake::listen(name)?, terms, wake)?;
+        let wakes = Arc::new(WakeSet::new().map_err(|source| IoError::os("epoll_create1", source.into()))?);
+        // A hub with an uplink sleeps there.
+        let relays = uplink.is_some();
+        let acceptor = Acceptor::start(handshake::listen(name)?, terms, wake, (Arc::clone(&wakes), relays))?;
         Ok(Self {
             workers: Vec::new(),
             ports: Vec::new(),
             uplink,
             own,
             waker,
+            wakes,
             acceptor,
             uplink_first: false,
             first: 0,
@@ -136,7 +142,9 @@ impl Hub {
     }
 
     fn remove_worker(&mut self, seat: usize) {
-        if let Some(Seat { port: Some(port), .. }) = self.workers[seat].take() {
+        let Some(Seat { port, worker, .. }) = self.workers[seat].take() else { return };
+        self.wakes.remove(&worker.knock);
+        if let Some(port) = port {
             self.ports[usize::from(port.0)] = Way::Gone;
         }
     }
@@ -269,9 +277,13 @@ impl Hub {
             return Ok(true);
         }
         self.counters.sleeps += u64::from(!timeout.is_zero());
-        let ready = sys::poll([(self.waker.fd(), libc::POLLIN)], timeout);
-        self.waker.end_sleep(matches!(ready, Ok([true])));
-        Ok(ready.map_err(|source| IoError::os("ppoll", source))?[0])
+        let ready = sys::poll([(self.waker.fd(), libc::POLLIN), (self.wakes.fd(), libc::POLLIN)], timeout);
+        self.waker.end_sleep(matches!(ready, Ok([true, _])));
+        let [notified, woken] = ready.map_err(|source| IoError::os("ppoll", source))?;
+        if woken {
+            self.wakes.consume();
+        }
+        Ok(notified || woken)
     }
 
     fn bind_worker(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {

@@ -26,7 +26,8 @@ pub struct Spoke {
     own: SocketAddr,
     /// Where the switch is.
     peer: Option<SocketAddr>,
-    hub: OwnedFd,
+    /// Written to wake the switch.
+    pub(super) hub: OwnedFd,
     line: UnixStream,
     gone: bool,
     waker: Arc<EventWaker>,
