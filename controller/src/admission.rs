@@ -10,13 +10,16 @@
 //! - All members of a job receive the same admission; of two jobs that exist at once, no two share a slot, a port, a
 //!   group, a number or an endpoint.
 //! - An epoch is greater than all before it.
+//! - No switch sends a result to an address before the member there has shown that it receives packets.
 //! - What a job held is given to no other job before the switch has confirmed the withdrawal.
 //! - A job that ends, however it ends, changes nothing of another job.
 
 mod bands;
 mod command;
+mod fairness;
 mod join;
 mod lifecycle;
+mod path;
 mod persist;
 mod presence;
 mod rate_limiter;
@@ -32,7 +35,7 @@ use self::sharing::Reallocations;
 use crate::bands::Banding;
 use crate::executor::SwitchTask;
 use crate::fleet::Fleet;
-use crate::jobs::{ActiveTree, FormingTree, JobEvent, TreeName, TreePhase};
+use crate::jobs::{ActiveTree, FormingTree, JobEvent, TreeName};
 use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
@@ -69,6 +72,8 @@ pub struct Config {
     pub lease: Duration,
     /// How long a job may form, from its first join.
     pub join_timeout: Duration,
+    /// How long members have to validate their addresses.
+    pub path_timeout: Duration,
     /// Pause before a failed withdrawal is retried; doubles up to 64 times this.
     pub retry: Duration,
     /// How long workers go on without a session, as their admission states: longer than this control plane takes to restart. Zero where
@@ -112,6 +117,7 @@ impl Config {
             heartbeat: Duration::from_millis(netfold_control::HEARTBEAT_MS),
             lease: Duration::from_millis(netfold_control::LEASE_MS),
             join_timeout: Duration::from_secs(30),
+            path_timeout: Duration::from_secs(5),
             retry: Duration::from_millis(100),
             grace: Duration::ZERO,
             away: Duration::ZERO,
@@ -241,8 +247,8 @@ pub struct Coordinator {
     sessions_opened: u64,
     /// Sessions that have not joined, by the address that they come from.
     newcomers: BTreeMap<IpAddr, usize>,
-    /// Endpoints of the sessions.
-    endpoints: BTreeSet<SocketAddr>,
+    /// Endpoints of the sessions that have joined.
+    endpoints: BTreeMap<SocketAddr, SessionId>,
     /// Trees of jobs that form or run; a tree that is over has lost its name.
     names: BTreeMap<TreeName, Named>,
     tenants: BTreeMap<String, TenantRecord>,
@@ -280,7 +286,7 @@ impl Coordinator {
             sessions: BTreeMap::new(),
             sessions_opened: 0,
             newcomers: BTreeMap::new(),
-            endpoints: BTreeSet::new(),
+            endpoints: BTreeMap::new(),
             names: BTreeMap::new(),
             tenants: BTreeMap::new(),
             jobs: BTreeMap::new(),
@@ -382,6 +388,7 @@ impl Coordinator {
             ),
             (SessionRequest::Join(join), Stage::Greeting) => self.join(now, id, join),
             (SessionRequest::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
+            (SessionRequest::Path { token }, stage) => self.validate_path(id, stage, token),
             (SessionRequest::Band {}, Stage::Active { job, .. }) => self.send_band(id, job),
             (SessionRequest::Band {}, _) => {
                 self.refuse(
@@ -434,11 +441,21 @@ impl Coordinator {
                 Timer::Heartbeat => self.beat(now),
                 Timer::Lease(id) => self.check_lease(now, id),
                 Timer::Forming(formation) => self.check_formation(now, formation),
+                Timer::Path(job) => self.check_paths(job),
                 Timer::Withdraw(job) => self.retry_withdraw(job),
                 Timer::Away(job) => self.check_away(now, job),
                 Timer::Switch(switch) => self.check_switch(switch),
                 Timer::Grow => self.grow(),
             }
+        }
+    }
+
+    /// This process was stopped or starved for longer than a heartbeat, and perhaps the workers with it: every lease begins anew, so that
+    /// no worker is lost for heartbeats that it could not send or that have not been read.
+    pub fn note_pause(&mut self, now: Duration) {
+        self.tick(now);
+        for session in self.sessions.values_mut() {
+            session.last_received = now;
         }
     }
 
@@ -536,7 +553,7 @@ impl Coordinator {
         let lease = self.config.lease;
         let deadline = match session.stage {
             Stage::Forming { .. } => now + lease,
-            Stage::Active { job, .. } if self.active[&job].phase == TreePhase::Installing => now + lease,
+            Stage::Active { job, .. } if self.active[&job].phase.is_starting() => now + lease,
             Stage::Greeting | Stage::Active { .. } => session.last_received + lease,
         };
         if deadline > now {

@@ -1,19 +1,34 @@
-//! Carries out what admission decides on the switches, one task at a time, and remembers what they hold for whom.
+//! Carries out what admission decides on the switches, and remembers what they hold for whom.
 //!
 //! The order of the steps is the safety argument, and [`tree::install`](crate::tree::install) keeps it: a range is never advanced, nor
 //! given to the next job, while an entry admits packets to it.
+//!
+//! A job's tasks are carried out one after the other, those of different jobs at the same time; each switch takes one call at a time. So
+//! a switch that does not answer delays the jobs that use it, and no others. What a job gives back is given to another one only
+//! after the outcome of its task, so no order between the tasks of two jobs is needed.
 
 use crate::driver::{DriverError, SwitchDriver};
 use crate::fleet::Placement;
-use crate::tree::{Drivers, Installed, install};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::tree::{Drivers, InstallError, Installed, prepare};
+use netfold_control::PathToken;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One piece of work on the switches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwitchTask {
-    /// Give a tree of a job its place.
-    Install(Arc<Placement>),
+    /// Give a tree of a job its place, where its members are challenged to validate their addresses.
+    Prepare {
+        /// The place.
+        placement: Arc<Placement>,
+        /// Of each rank.
+        tokens: Vec<PathToken>,
+    },
+    /// Admit the packets of a tree that was prepared.
+    Install {
+        /// Job number.
+        job: u16,
+    },
     /// Record that a tree is installed, and that these ranks are retired: the driver's starter tells the switches.
     Adopt {
         /// The place.
@@ -37,9 +52,24 @@ pub enum SwitchTask {
     },
 }
 
+impl SwitchTask {
+    /// Number of the job that it is for.
+    pub fn job(&self) -> u16 {
+        match self {
+            Self::Prepare { placement, .. } | Self::Adopt { placement, .. } => placement.job().job,
+            Self::Install { job } | Self::Retire { job, .. } | Self::Withdraw { job } => *job,
+        }
+    }
+}
+
 /// How a [`SwitchTask`] went.
 #[derive(Debug)]
 pub enum TaskOutcome {
+    /// The job's members may validate their addresses.
+    Prepared {
+        /// Job number.
+        job: u16,
+    },
     /// The job may start.
     Installed {
         /// Job number.
@@ -81,44 +111,110 @@ pub enum TaskOutcome {
     },
 }
 
+impl TaskOutcome {
+    /// Number of the job that the task was for.
+    pub fn job(&self) -> u16 {
+        match self {
+            Self::Prepared { job }
+            | Self::Installed { job, .. }
+            | Self::InstallFailed { job, .. }
+            | Self::Adopted { job }
+            | Self::Retired { job, .. }
+            | Self::Withdrawn { job, .. } => *job,
+        }
+    }
+}
+
+/// Tasks that wait or are under way: those of a job in order, one at a time.
+#[derive(Debug, Default)]
+pub struct TaskQueue {
+    /// Tasks of each job that has one under way, apart from that one.
+    waiting: BTreeMap<u16, VecDeque<SwitchTask>>,
+    /// Tasks that may begin.
+    ready: VecDeque<SwitchTask>,
+}
+
+impl TaskQueue {
+    /// Adds a task behind those of its job.
+    pub fn push(&mut self, task: SwitchTask) {
+        match self.waiting.get_mut(&task.job()) {
+            Some(waiting) => waiting.push_back(task),
+            None => {
+                self.waiting.insert(task.job(), VecDeque::new());
+                self.ready.push_back(task);
+            }
+        }
+    }
+
+    /// The next task that may begin now, if at most `most` are under way with it.
+    pub fn pop(&mut self, most: usize) -> Option<SwitchTask> {
+        let under_way = self.waiting.len() - self.ready.len();
+        if under_way < most { self.ready.pop_front() } else { None }
+    }
+
+    /// A task of a job has ended.
+    pub fn finish(&mut self, job: u16) {
+        let Some(waiting) = self.waiting.get_mut(&job) else { return };
+        match waiting.pop_front() {
+            Some(task) => self.ready.push_back(task),
+            None => drop(self.waiting.remove(&job)),
+        }
+    }
+}
+
 /// What the switches hold for one job: exactly what succeeded and was not undone.
 struct Ledger {
     placement: Arc<Placement>,
     installed: Installed,
 }
 
-/// Runs [`SwitchTask`]s on the switches of a fleet.
+/// Runs [`SwitchTask`]s on the switches of a fleet, from any number of threads.
 pub struct Executor {
-    drivers: Vec<Box<dyn SwitchDriver>>,
-    ledgers: BTreeMap<u16, Ledger>,
+    drivers: Vec<Driver>,
+    /// Of jobs without a task under way.
+    ledgers: Mutex<BTreeMap<u16, Ledger>>,
 }
+
+/// A driver, for one call at a time.
+type Driver = Mutex<Box<dyn SwitchDriver>>;
 
 /// The drivers of a placement's switches.
 struct Picked<'a> {
-    drivers: &'a mut [Box<dyn SwitchDriver>],
+    drivers: &'a [Driver],
     switches: &'a [usize],
 }
 
 impl Drivers for Picked<'_> {
-    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver {
-        self.drivers[self.switches[switch]].as_mut()
+    fn with<R>(&mut self, switch: usize, call: impl FnOnce(&mut dyn SwitchDriver) -> R) -> R {
+        // A panic in a driver ends the server.
+        let mut driver = self.drivers[self.switches[switch]].lock().unwrap_or_else(PoisonError::into_inner);
+        call(driver.as_mut())
     }
 }
 
 impl Executor {
     /// An executor for switches, in the order of the fleet, that hold nothing of ours except what later [`SwitchTask::Adopt`]s name.
     pub fn new(drivers: Vec<Box<dyn SwitchDriver>>) -> Self {
-        Self { drivers, ledgers: BTreeMap::new() }
+        Self { drivers: drivers.into_iter().map(Mutex::new).collect(), ledgers: Mutex::default() }
     }
 
-    /// Carries out one task; blocks as long as the drivers do.
-    pub fn run(&mut self, task: SwitchTask) -> TaskOutcome {
+    fn ledgers(&self) -> MutexGuard<'_, BTreeMap<u16, Ledger>> {
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn picked<'a>(&'a self, placement: &'a Placement) -> Picked<'a> {
+        Picked { drivers: &self.drivers, switches: &placement.switches }
+    }
+
+    /// Carries out one task; blocks as long as the drivers do. No other task of the same job is under way.
+    pub fn run(&self, task: SwitchTask) -> TaskOutcome {
         match task {
-            SwitchTask::Install(placement) => self.install(placement),
+            SwitchTask::Prepare { placement, tokens } => self.prepare(placement, &tokens),
+            SwitchTask::Install { job } => self.install(job),
             SwitchTask::Adopt { placement, first_chunk, left } => {
                 let job = placement.job().job;
                 let installed = Installed::assume(&placement.plan, first_chunk, &left);
-                self.ledgers.insert(job, Ledger { placement, installed });
+                self.ledgers().insert(job, Ledger { placement, installed });
                 TaskOutcome::Adopted { job }
             }
             SwitchTask::Retire { job, rank } => {
@@ -128,38 +224,88 @@ impl Executor {
         }
     }
 
-    fn install(&mut self, placement: Arc<Placement>) -> TaskOutcome {
+    fn prepare(&self, placement: Arc<Placement>, tokens: &[PathToken]) -> TaskOutcome {
         let job = placement.job().job;
-        let mut picked = Picked { drivers: &mut self.drivers, switches: &placement.switches };
-        match install(&placement.plan, &mut picked) {
+        match prepare(&placement.plan, tokens, &mut self.picked(&placement)) {
+            Ok(installed) => {
+                self.ledgers().insert(job, Ledger { placement, installed });
+                TaskOutcome::Prepared { job }
+            }
+            Err(error) => self.failed(placement, error),
+        }
+    }
+
+    fn install(&self, job: u16) -> TaskOutcome {
+        // Nothing is held for a job that was not prepared.
+        let Some(Ledger { placement, installed }) = self.take(job) else {
+            return TaskOutcome::Withdrawn { job, result: Ok(()) };
+        };
+        match installed.complete(&placement.plan, &mut self.picked(&placement)) {
             Ok(installed) => {
                 let first_chunk = installed.first_chunk();
-                self.ledgers.insert(job, Ledger { placement, installed });
+                self.ledgers().insert(job, Ledger { placement, installed });
                 TaskOutcome::Installed { job, first_chunk }
             }
-            Err(error) => {
-                let switch = placement.switches[error.switch];
-                let clean = error.left.is_none();
-                if let Some(installed) = error.left {
-                    self.ledgers.insert(job, Ledger { placement, installed });
-                }
-                TaskOutcome::InstallFailed { job, switch, error: error.source, clean }
-            }
+            Err(error) => self.failed(placement, error),
         }
     }
 
-    fn retire(&mut self, job: u16, rank: u16) -> Result<(), DriverError> {
-        let Some(Ledger { placement, installed }) = self.ledgers.get_mut(&job) else { return Ok(()) };
-        let mut picked = Picked { drivers: &mut self.drivers, switches: &placement.switches };
-        installed.retire(&placement.plan, rank, &mut picked)
+    fn failed(&self, placement: Arc<Placement>, error: InstallError) -> TaskOutcome {
+        let job = placement.job().job;
+        let switch = placement.switches[error.switch];
+        let clean = error.left.is_none();
+        if let Some(installed) = error.left {
+            self.ledgers().insert(job, Ledger { placement, installed });
+        }
+        TaskOutcome::InstallFailed { job, switch, error: error.source, clean }
     }
 
-    fn withdraw(&mut self, job: u16) -> Result<(), DriverError> {
-        if let Some(Ledger { placement, installed }) = self.ledgers.get_mut(&job) {
-            let mut picked = Picked { drivers: &mut self.drivers, switches: &placement.switches };
-            installed.withdraw(&mut picked)?;
-            self.ledgers.remove(&job);
+    fn take(&self, job: u16) -> Option<Ledger> {
+        self.ledgers().remove(&job)
+    }
+
+    fn retire(&self, job: u16, rank: u16) -> Result<(), DriverError> {
+        let Some(Ledger { placement, mut installed }) = self.take(job) else { return Ok(()) };
+        let result = installed.retire(&placement.plan, rank, &mut self.picked(&placement));
+        self.ledgers().insert(job, Ledger { placement, installed });
+        result
+    }
+
+    fn withdraw(&self, job: u16) -> Result<(), DriverError> {
+        let Some(Ledger { placement, mut installed }) = self.take(job) else { return Ok(()) };
+        let result = installed.withdraw(&mut self.picked(&placement));
+        if result.is_err() {
+            self.ledgers().insert(job, Ledger { placement, installed });
         }
-        Ok(())
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_a_job_are_in_order_and_others_do_not_wait() {
+        let mut queue = TaskQueue::default();
+        let retire = |job, rank| SwitchTask::Retire { job, rank };
+        for task in [retire(1, 0), retire(1, 1), retire(2, 0), SwitchTask::Withdraw { job: 1 }] {
+            queue.push(task);
+        }
+        assert_eq!(
+            (queue.pop(8), queue.pop(8), queue.pop(8)),
+            (Some(retire(1, 0)), Some(retire(2, 0)), None)
+        );
+        queue.finish(1);
+        assert_eq!((queue.pop(8), queue.pop(8)), (Some(retire(1, 1)), None));
+        queue.finish(2);
+        queue.push(retire(2, 1));
+        assert_eq!(queue.pop(1), None, "as many as may be are under way");
+        queue.finish(1);
+        assert_eq!(queue.pop(1), Some(retire(2, 1)));
+        queue.finish(2);
+        assert_eq!((queue.pop(1), queue.pop(1)), (Some(SwitchTask::Withdraw { job: 1 }), None));
+        queue.finish(1);
+        assert!(queue.waiting.is_empty() && queue.ready.is_empty());
     }
 }

@@ -7,6 +7,8 @@
 //!          time out |  | waits for    |  | a member is lost meanwhile: Cancelled, then ------- +  +-+ tried again
 //!                   v  | a place      v
 //!                 gone                gone (the switch refused)
+//!
+//! Installing has two tasks of the switches; between them, Validating, each member shows that it receives packets at its address.
 //! ```
 
 use crate::fleet::{HeldRanges, Placement, Shortage};
@@ -15,7 +17,7 @@ use crate::ticket::TicketKey;
 use netfold_control::Band;
 use netfold_control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,10 +32,20 @@ pub(crate) struct TreeName {
     pub(crate) tree: u8,
 }
 
+/// To whom a job that forms is attributed: places to form in are shared among owners.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    /// A tenant, where there are tenants.
+    Tenant(String),
+    /// The address of the first member's session.
+    Address(IpAddr),
+}
+
 /// A tree of a job that waits for its members or, once all are in, for its place.
 #[derive(Debug)]
 pub(crate) struct FormingTree {
     pub(crate) name: TreeName,
+    pub(crate) owner: Owner,
     pub(crate) spec: JobSpec,
     pub(crate) members: BTreeMap<u16, SessionId>,
     pub(crate) deadline: Duration,
@@ -65,6 +77,11 @@ impl FormingTree {
 pub(crate) enum TreePhase {
     /// The switches are being set up.
     Installing,
+    /// Its members validate their addresses, until then.
+    Validating {
+        /// When those that have not are refused.
+        deadline: Duration,
+    },
     /// It is over, but the switches are still being set up.
     Cancelled,
     /// Its members work.
@@ -77,10 +94,15 @@ pub(crate) enum TreePhase {
 }
 
 impl TreePhase {
+    /// Whether the job is about to run.
+    pub(crate) const fn is_starting(self) -> bool {
+        matches!(self, Self::Installing | Self::Validating { .. })
+    }
+
     /// The name in views.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Installing => "installing",
+            Self::Installing | Self::Validating { .. } => "installing",
             Self::Running => "running",
             Self::Cancelled | Self::Closing { .. } => "closing",
         }
@@ -120,6 +142,8 @@ pub(crate) struct ActiveTree {
     pub(crate) first_chunk: Option<u32>,
     /// From which its members' resume tickets are derived.
     pub(crate) ticket_key: TicketKey,
+    /// Members that have not validated their addresses yet.
+    pub(crate) unvalidated: BTreeSet<u16>,
     /// Its classes of packets while it runs, where it has others than all jobs.
     pub(crate) band: Option<Band>,
     /// Members that have not left.

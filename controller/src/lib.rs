@@ -26,7 +26,7 @@
 //! Drivers for switches over P4Runtime and BF Runtime are in `netfold-southbound`.
 //!
 //! [`admission::Coordinator`] emits [`executor::SwitchTask`]s and is told their [`executor::TaskOutcome`]s, so that a slow
-//! switch never delays a session: the server runs an [`executor::Executor`] on a thread of its own. What is to be kept comes out of
+//! switch delays no session, and no job at other switches: the server runs each task by the [`executor::Executor`] on a thread of its own. What is to be kept comes out of
 //! it, too, as [`record::Change`]s, and is durable before any event about it is sent.
 //!
 //! # Example

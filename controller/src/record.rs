@@ -108,9 +108,9 @@ pub struct JobSpec {
 pub enum JobState {
     /// Known, and none of its workers is here.
     Declared,
-    /// Some of its workers are here.
+    /// Some of its workers are here, or all, and it has not begun.
     Forming,
-    /// It has a place in at least one tree.
+    /// It has begun in at least one tree.
     Running,
     /// It has run and is over.
     Ended,

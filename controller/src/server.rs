@@ -1,7 +1,7 @@
 //! The control port: TCP sessions of one JSON object a line around an [`admission`](crate::admission) coordinator.
 //!
-//! Everything runs on one thread with a tokio runtime of its own, apart from the switches' drivers, which may block and
-//! so have a second thread. Three kinds of tasks: one accepts, one a session reads and writes lines, and the hub owns
+//! Everything runs on one thread with a tokio runtime of its own, apart from the switches' drivers, which may block: each task of the
+//! switches has a thread. Three kinds of tasks: one accepts, one a session reads and writes lines, and the hub owns
 //! the coordinator and never waits for a session.
 //!
 //! # Limits
@@ -14,6 +14,7 @@
 
 mod accept;
 mod control;
+mod drivers;
 mod event;
 mod hub;
 mod pending;
@@ -25,12 +26,12 @@ pub use stub::ControlStub;
 
 use crate::admission::{Config, Coordinator};
 use crate::driver::SwitchDriver;
-use crate::executor::{Executor, SwitchTask, TaskOutcome};
 use crate::fleet::Fleet;
 use crate::jobs::JobEvent;
 use crate::plane::{KnownSwitch, Plane};
 use crate::record::{StoreError, StoredRecords};
 use crate::switch_status;
+use drivers::DriverThreads;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::error::Error;
@@ -162,11 +163,11 @@ impl Server {
         let drivers = tokio::task::spawn_blocking(move || start(known, notices)).await;
         let drivers = drivers.map_err(|_| ServerError::Crashed)?.map_err(ServerError::Driver)?;
         assert_eq!(drivers.len(), count, "a plane has a driver for each switch");
-        let (tasks, outcomes) = start_executor(drivers)?;
+        let (threads, outcomes) = DriverThreads::new(drivers);
         let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
         let parts = hub::HubParts {
             hook: self.hook,
-            tasks,
+            threads,
             store,
             storing,
             requests: self.requests,
@@ -249,24 +250,4 @@ impl Drop for ServerHandle {
         // A caller that needs the result calls `shutdown`.
         let _ = self.stop_and_join();
     }
-}
-
-/// Starts the drivers' thread: it takes one task at a time and ends when the sender of tasks is dropped.
-fn start_executor(
-    drivers: Vec<Box<dyn SwitchDriver>>,
-) -> Result<(mpsc::Sender<SwitchTask>, mpsc::Receiver<TaskOutcome>), ServerError> {
-    let (tasks, mut queue) = mpsc::channel(1);
-    let (done, outcomes) = mpsc::channel(1);
-    let mut executor = Executor::new(drivers);
-    std::thread::Builder::new()
-        .name("netfold-driver".into())
-        .spawn(move || {
-            while let Some(task) = queue.blocking_recv() {
-                if done.blocking_send(executor.run(task)).is_err() {
-                    break;
-                }
-            }
-        })
-        .map_err(ServerError::Thread)?;
-    Ok((tasks, outcomes))
 }

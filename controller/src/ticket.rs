@@ -4,7 +4,7 @@
 //! standby, verifies tickets without having stored any. Job number, epoch and job key are in every packet and authorize nothing here.
 
 use hmac::{Hmac, Mac};
-use netfold_control::ResumeTicket;
+use netfold_control::{PathToken, ResumeTicket};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -32,9 +32,19 @@ impl TicketKey {
         self.mac(rank).verify_slice(&ticket.0).is_ok()
     }
 
+    /// The token by which a rank validates its path: the first 64 bits of HMAC-SHA-256 of `path` and the rank, big-endian.
+    pub fn path_token(&self, rank: u16) -> PathToken {
+        let mac = self.keyed().chain_update(b"path").chain_update(rank.to_be_bytes());
+        let bytes: [u8; 32] = mac.finalize().into_bytes().into();
+        PathToken(bytes[..8].iter().fold(0, |token, byte| token << 8 | u64::from(*byte)))
+    }
+
+    fn keyed(&self) -> Hmac<Sha256> {
+        Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length")
+    }
+
     fn mac(&self, rank: u16) -> Hmac<Sha256> {
-        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.chain_update(rank.to_be_bytes())
+        self.keyed().chain_update(rank.to_be_bytes())
     }
 }
 
@@ -67,6 +77,14 @@ mod tests {
         // printf '\000\003' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07
         let ticket = serde_json::to_string(&TicketKey([7; 32]).ticket(3)).unwrap();
         assert_eq!(ticket, format!("\"{}\"", EXPECTED));
+    }
+
+    #[test]
+    fn path_tokens_are_another_hmac() {
+        // printf 'path\000\003' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07
+        let token = serde_json::to_string(&TicketKey([7; 32]).path_token(3)).unwrap();
+        assert_eq!(token, "\"232e42c3416aaaa3\"");
+        assert_ne!(TicketKey([7; 32]).path_token(2), TicketKey([7; 32]).path_token(3));
     }
 
     const EXPECTED: &str = "f11eba7e1a974e9c23dec563c73b1140993df3001ba0ce51c313c8cae26f5770";

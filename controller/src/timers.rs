@@ -12,6 +12,8 @@ pub(crate) enum Timer {
     Lease(crate::jobs::SessionId),
     /// A job has been forming for too long.
     Forming(u64),
+    /// Members of a job may not have validated their addresses in time.
+    Path(u16),
     /// A withdrawal that failed is to be tried again.
     Withdraw(u16),
     /// Members of a job may have been away for too long.

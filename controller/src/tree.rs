@@ -6,8 +6,11 @@
 //!
 //! 1. ports, everywhere;
 //! 2. ADVANCE over the job's slots everywhere: the job's first chunk is newer than all that any of its switches holds;
-//! 3. multicast groups, everywhere;
-//! 4. table entries, from the root down, so that every packet that a switch admits finds all switches above it ready.
+//! 3. challenges, by which workers show that they receive packets at their addresses; they are deleted when all have;
+//! 4. multicast groups, everywhere;
+//! 5. table entries, from the root down, so that every packet that a switch admits finds all switches above it ready.
+//!
+//! [`prepare`] does the first three, [`Installed::complete`] the others, and [`install`] all but the challenges.
 //!
 //! It is withdrawn in the opposite order, so no slot is advanced or given away while an entry admits packets to it.
 
@@ -16,7 +19,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use install::{Drivers, InstallError, InstallStep, Installed, InstalledEntity, install};
+pub use install::{Drivers, InstallError, InstallStep, Installed, InstalledEntity, install, prepare};
 pub use shape::Shape;
 use shape::shift_for;
 

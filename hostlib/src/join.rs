@@ -12,7 +12,7 @@ use netfold_wire::header;
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::path::SwitchAttachment;
-use crate::session::{Security, Session};
+use crate::session::{PathIo, Security, Session};
 use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
@@ -137,13 +137,14 @@ impl Joiner {
             None => SocketAddr::new(session.local().ip(), 0),
         };
         // Any free port: it must be known before the peer is.
-        let io = self.config.opener.open(&OpenOptions::at(from))?;
+        let mut io = self.config.opener.open(&OpenOptions::at(from))?;
         let own = io.local_addr().unwrap_or(from);
         // Packet I/O may have another address than the session.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let join = Join { udp_port: own.port(), address, ..self.join.clone() };
-        let admission = session.join(join, self.config.join_timeout, cancelled)?;
+        let path = PathIo::new(&mut *io);
+        let admission = session.join(join, path, self.config.join_timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
     }
 }

@@ -10,6 +10,7 @@
 
 mod connection;
 mod control;
+mod path;
 mod reader;
 mod security;
 
@@ -29,6 +30,7 @@ use crate::session_events::SessionEvents;
 use connection::{Connection, Unopened};
 pub(crate) use control::ControlConnection;
 use control::EndMode;
+pub(crate) use path::PathIo;
 use reader::{EventReader, Received};
 pub(crate) use security::Security;
 
@@ -126,10 +128,12 @@ impl Session {
         self.control.clone()
     }
 
-    /// Asks to take part in a job and waits until every rank has come, or `cancelled` returns true.
+    /// Asks to take part in a job and waits until every rank has come and has validated its path by its packet I/O, or `cancelled` returns
+    /// true.
     pub(crate) fn join(
         &mut self,
         join: Join,
+        mut path: PathIo<'_>,
         timeout: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
@@ -142,7 +146,16 @@ impl Session {
             if waited >= timeout || cancelled() {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
-            match self.reader.next((timeout - waited).min(HEARTBEAT))? {
+            let mut longest = HEARTBEAT;
+            if path.is_validating() {
+                longest = Duration::ZERO;
+                if let Some(token) = path.turn()? {
+                    // When it fails, the reader finds out.
+                    let _ = self.control.send(&SessionRequest::Path { token });
+                }
+            }
+            match self.reader.next((timeout - waited).min(longest))? {
+                Received::Event(SessionEvent::Path(challenge)) => path.begin(challenge, peer)?,
                 Received::Event(SessionEvent::Admitted(mut admission)) => {
                     let Admission { job, epoch, .. } = admission;
                     // The ticket goes nowhere else.
@@ -213,6 +226,8 @@ impl Session {
     fn serve_connection(&mut self, events: &SessionEvents) -> ConnectionEnd {
         let mut last_received = Instant::now();
         let mut heartbeat_at = Instant::now();
+        // The last turn of this loop.
+        let mut turn = Instant::now();
         // Also after a resumption: the port does not repeat a change by itself.
         let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
         let mut broken = banded && self.control.send(&SessionRequest::Band {}).is_err();
@@ -227,7 +242,14 @@ impl Session {
                 // What the port sent last is still read: it may explain the break.
                 broken = self.control.send(&SessionRequest::Alive {}).is_err();
             }
-            match self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed())) {
+            let received = self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed()));
+            let now = Instant::now();
+            if now - turn > 2 * HEARTBEAT {
+                // This process was stopped or starved, and perhaps the port with it: its lease begins anew.
+                last_received = now;
+            }
+            turn = now;
+            match received {
                 Ok(Received::Event(event)) => {
                     last_received = Instant::now();
                     match event {
@@ -242,7 +264,7 @@ impl Session {
                 }
                 // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
                 // own pause for the port's.
-                Ok(Received::Timeout) if last_received.elapsed() >= LEASE => {
+                Ok(Received::Timeout) if now - last_received >= LEASE => {
                     return ConnectionEnd::Unreachable("its control port sent no heartbeat");
                 }
                 Ok(Received::Timeout) if broken => {
@@ -395,6 +417,7 @@ fn connect(
 fn failure_of(event: SessionEvent, address: SocketAddr) -> Option<Error> {
     match event {
         SessionEvent::Alive {}
+        | SessionEvent::Path(_)
         | SessionEvent::Admitted(_)
         | SessionEvent::Resumed {}
         | SessionEvent::PeerLeft { .. }

@@ -267,7 +267,7 @@ control IngressImpl(
     @id(0x16000005) register<bit<32>, bit<32>>(2048) settled_chunk;
     @id(0x16000006) register<bit<32>, bit<32>>(2048) contributors_children;
     @id(0x16000007) register<bit<32>, bit<32>>(2048) tally_tally;
-    @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
+    @id(0x12000001) counter<bit<32>>(15, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(4, CounterType.packets) answers;
 
     @hidden
@@ -1790,6 +1790,14 @@ control IngressImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x0100000b)
+    action challenge(@id(1) bit<32> token_high, @id(2) bit<32> token_low) {
+        meta.others = token_high;
+        meta.bit_mask = token_low;
+        meta.reason = 8w0xe;
+        meta.answer = 8w0x3;
+    }
+
     @id(0x01000007)
     action admit_below(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group, @id(6) bit<16> up, @id(7) bit<16> workers) {
         meta.index = base;
@@ -1828,6 +1836,7 @@ control IngressImpl(
             admit_controller;
             deny;
             refuse;
+            challenge;
             admit_below;
             admit_result;
         }
@@ -2316,6 +2325,28 @@ control IngressImpl(
             }
         }
         if (meta.answer == 8w0x1) {
+            hdr.netfold.kind = 4w0x5;
+            hdr.netfold.reason = meta.reason;
+            hdr.lanes.setInvalid();
+            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+            hdr.udp.length = 16w0x24;
+            hdr.ipv4.total_len = 16w0x38;
+            meta.answer = 8w0x2;
+            standard_metadata.egress_spec = (bit<9>)(meta.port);
+            meta.swap = hdr.ethernet.dst;
+            hdr.ethernet.dst = hdr.ethernet.src;
+            hdr.ethernet.src = meta.swap;
+            meta.swap = (bit<48>)(hdr.ipv4.dst);
+            hdr.ipv4.dst = hdr.ipv4.src;
+            hdr.ipv4.src = (bit<32>)(meta.swap);
+            meta.swap = (bit<48>)(hdr.udp.dst_port);
+            hdr.udp.dst_port = hdr.udp.src_port;
+            hdr.udp.src_port = (bit<16>)(meta.swap);
+            hdr.ipv4.ttl = 8w0x40;
+            hdr.udp.checksum = 16w0x0;
+        } else if (meta.answer == 8w0x3) {
+            hdr.netfold.chunk = meta.others;
+            hdr.netfold.bitmap = meta.bit_mask;
             hdr.netfold.kind = 4w0x5;
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();

@@ -106,7 +106,7 @@ control IngressImpl(
     @id(0x1600100d) register<bit<32>, bit<32>>(8) sum_13;
     @id(0x1600100e) register<bit<32>, bit<32>>(8) sum_14;
     @id(0x1600100f) register<bit<32>, bit<32>>(8) sum_15;
-    @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
+    @id(0x12000001) counter<bit<32>>(15, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(2, CounterType.packets) answers;
 
     @hidden
@@ -392,6 +392,14 @@ control IngressImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x0100000b)
+    action challenge(@id(1) bit<32> token_high, @id(2) bit<32> token_low) {
+        meta.others = token_high;
+        meta.bit_mask = token_low;
+        meta.reason = 8w0xe;
+        meta.answer = 8w0x3;
+    }
+
     @id(0x02000001)
     table job {
         key = {
@@ -407,6 +415,7 @@ control IngressImpl(
             admit_controller;
             deny;
             refuse;
+            challenge;
         }
         const default_action = deny(0x5);
         size = 13;
@@ -514,6 +523,15 @@ control IngressImpl(
             }
         }
         if (meta.answer == 8w0x1) {
+            hdr.netfold.kind = 4w0x5;
+            hdr.netfold.reason = meta.reason;
+            hdr.lanes.setInvalid();
+            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+            meta.answer = 8w0x2;
+            standard_metadata.egress_spec = (bit<9>)(meta.port);
+        } else if (meta.answer == 8w0x3) {
+            hdr.netfold.chunk = meta.others;
+            hdr.netfold.bitmap = meta.bit_mask;
             hdr.netfold.kind = 4w0x5;
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();

@@ -21,12 +21,14 @@ enum JobAction {
     AdmitController { base: u32 },
     Deny { reason: u8 },
     Refuse { reason: u8 },
+    Challenge { token_high: u32, token_low: u32 },
 }
 fn job_action(id: u32, params: &[u64]) -> JobAction {
     match id {
         0x01000001 => JobAction::Admit { base: params[0] as u32, bit_mask: params[1] as u32, others: params[2] as u32, world: params[3] as u16, group: params[4] as u16 },
         0x01000002 => JobAction::AdmitController { base: params[0] as u32 },
         0x01000004 => JobAction::Refuse { reason: params[0] as u8 },
+        0x0100000b => JobAction::Challenge { token_high: params[0] as u32, token_low: params[1] as u32 },
         _ => JobAction::Deny { reason: params[0] as u8 },
     }
 }
@@ -47,6 +49,7 @@ static JOB: rt::TableInfo = rt::TableInfo {
         rt::ActionInfo { id: 0x01000002, name: "admit_controller", params: &[32] },
         rt::ActionInfo { id: 0x01000003, name: "deny", params: &[8] },
         rt::ActionInfo { id: 0x01000004, name: "refuse", params: &[8] },
+        rt::ActionInfo { id: 0x0100000b, name: "challenge", params: &[32, 32] },
     ],
 };
 
@@ -54,7 +57,7 @@ static JOB: rt::TableInfo = rt::TableInfo {
 pub(super) struct Program {
     cells8: Box<[Cells8]>,
     sum: Box<[[u32; LANES]]>,
-    packets: [u64; 14],
+    packets: [u64; 15],
     answers: [u64; 2],
     job: rt::Table<2, JobAction>,
     simd: rt::SimdLevel,
@@ -66,7 +69,7 @@ impl Program {
         Self {
             cells8: vec![Cells8::default(); 8].into_boxed_slice(),
             sum: vec![[0; LANES]; 8].into_boxed_slice(),
-            packets: [0; 14],
+            packets: [0; 15],
             answers: [0; 2],
             job: rt::Table::new(&JOB, job_action(0x01000003, &[5])),
             simd: rt::SimdLevel::detect(),
@@ -144,6 +147,12 @@ fn packet(state: &mut Program, port: u16, congestion_mark: bool, data: &mut [u8]
             JobAction::Refuse { reason } => {
                 m_reason = reason;
                 m_answer = 0x1_u8;
+            }
+            JobAction::Challenge { token_high, token_low } => {
+                m_others = token_high;
+                m_bit_mask = token_low;
+                m_reason = 0xe_u8;
+                m_answer = 0x3_u8;
             }
         }
         if (m_reason == 0x0_u8) {
@@ -398,8 +407,19 @@ fn packet(state: &mut Program, port: u16, congestion_mark: bool, data: &mut [u8]
         m_answer = 0x2_u8;
         send = rt::Send::Unicast(m_port);
     } else {
-        if (m_answer == 0x0_u8) {
-            send = rt::Send::Drop;
+        if (m_answer == 0x3_u8) {
+            if has_netfold { let word: u32 = (m_others) as u32; rt::put::<4>(data, NETFOLD_AT + 16, &word.to_be_bytes()[0..]); }
+            if has_netfold { let word: u32 = (m_bit_mask) as u32; rt::put::<4>(data, NETFOLD_AT + 20, &word.to_be_bytes()[0..]); }
+            if has_netfold { let word: u8 = (u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) & !0xf) | ((((0x5_u8) as u8) << 0) & 0xf); rt::put::<1>(data, NETFOLD_AT + 0, &word.to_be_bytes()[0..]); }
+            if has_netfold { let word: u8 = (m_reason) as u8; rt::put::<1>(data, NETFOLD_AT + 3, &word.to_be_bytes()[0..]); }
+            cut_lanes |= has_lanes; has_lanes = false;
+            if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) | 0x80_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
+            m_answer = 0x2_u8;
+            send = rt::Send::Unicast(m_port);
+        } else {
+            if (m_answer == 0x0_u8) {
+                send = rt::Send::Drop;
+            }
         }
     }
     if let Some(count) = state.packets.get_mut((m_reason as u32) as usize) { *count += 1; }
@@ -437,7 +457,7 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0xcf6aacf81ebe2ad0,
+            fingerprint: 0x7f303bfc6f04630e,
             lane_words: 16,
             numerics: rt::Numerics::Word,
             bounded_loss: false,

@@ -258,7 +258,7 @@ control IngressImpl(
     @id(0x1600103d) register<bit<32>, bit<32>>(8192) sum_61;
     @id(0x1600103e) register<bit<32>, bit<32>>(8192) sum_62;
     @id(0x1600103f) register<bit<32>, bit<32>>(8192) sum_63;
-    @id(0x12000001) counter<bit<32>>(14, CounterType.packets) packets;
+    @id(0x12000001) counter<bit<32>>(15, CounterType.packets) packets;
     @id(0x12000002) counter<bit<32>>(2, CounterType.packets) answers;
 
     @hidden
@@ -1024,6 +1024,14 @@ control IngressImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x0100000b)
+    action challenge(@id(1) bit<32> token_high, @id(2) bit<32> token_low) {
+        meta.others = token_high;
+        meta.bit_mask = token_low;
+        meta.reason = 8w0xe;
+        meta.answer = 8w0x3;
+    }
+
     @id(0x02000001)
     table job {
         key = {
@@ -1040,6 +1048,7 @@ control IngressImpl(
             admit_controller;
             deny;
             refuse;
+            challenge;
         }
         const default_action = deny(0x5);
         size = 1934;
@@ -1186,6 +1195,28 @@ control IngressImpl(
             }
         }
         if (meta.answer == 8w0x1) {
+            hdr.netfold.kind = 4w0x5;
+            hdr.netfold.reason = meta.reason;
+            hdr.lanes.setInvalid();
+            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+            hdr.udp.length = 16w0x24;
+            hdr.ipv4.total_len = 16w0x38;
+            meta.answer = 8w0x2;
+            standard_metadata.egress_spec = (bit<9>)(meta.port);
+            meta.swap = hdr.ethernet.dst;
+            hdr.ethernet.dst = hdr.ethernet.src;
+            hdr.ethernet.src = meta.swap;
+            meta.swap = (bit<48>)(hdr.ipv4.dst);
+            hdr.ipv4.dst = hdr.ipv4.src;
+            hdr.ipv4.src = (bit<32>)(meta.swap);
+            meta.swap = (bit<48>)(hdr.udp.dst_port);
+            hdr.udp.dst_port = hdr.udp.src_port;
+            hdr.udp.src_port = (bit<16>)(meta.swap);
+            hdr.ipv4.ttl = 8w0x40;
+            hdr.udp.checksum = 16w0x0;
+        } else if (meta.answer == 8w0x3) {
+            hdr.netfold.chunk = meta.others;
+            hdr.netfold.bitmap = meta.bit_mask;
             hdr.netfold.kind = 4w0x5;
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();

@@ -305,7 +305,7 @@ control MainControlImpl(
     @id(0x1600103d) Register<bit<32>, bit<32>>(8192) sum_61;
     @id(0x1600103e) Register<bit<32>, bit<32>>(8192) sum_62;
     @id(0x1600103f) Register<bit<32>, bit<32>>(8192) sum_63;
-    @id(0x12000001) Counter<bit<32>, bit<32>>(14, PNA_CounterType_t.PACKETS) packets;
+    @id(0x12000001) Counter<bit<32>, bit<32>>(15, PNA_CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<32>>(2, PNA_CounterType_t.PACKETS) answers;
 
     @hidden
@@ -1161,6 +1161,14 @@ control MainControlImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x0100000b)
+    action challenge(@id(1) bit<32> token_high, @id(2) bit<32> token_low) {
+        meta.others = token_high;
+        meta.bit_mask = token_low;
+        meta.reason = 8w0xe;
+        meta.answer = 8w0x3;
+    }
+
     @id(0x01000005)
     action rewrite(@id(1) bit<48> dst_mac, @id(2) bit<32> dst_ip, @id(3) bit<16> dst_port, @id(4) bit<48> src_mac, @id(5) bit<32> src_ip, @id(6) bit<16> src_port) {
         hdr.ethernet.dst = dst_mac;
@@ -1191,6 +1199,7 @@ control MainControlImpl(
             admit_controller;
             deny;
             refuse;
+            challenge;
         }
         const default_action = deny(0x5);
         size = 1934;
@@ -1464,8 +1473,35 @@ control MainControlImpl(
             hdr.ipv4.ttl = 8w0x40;
             hdr.udp.checksum = 16w0x0;
         } else {
-            if (meta.answer == 8w0x0) {
-                drop_packet();
+            if (meta.answer == 8w0x3) {
+                hdr.netfold.chunk = meta.others;
+                hdr.netfold.bitmap = meta.bit_mask;
+                hdr.netfold.version_kind = hdr.netfold.version_kind & 8w0xf0;
+                hdr.netfold.version_kind = hdr.netfold.version_kind | 8w0x5;
+                hdr.netfold.reason = meta.reason;
+                hdr.lanes_0.setInvalid();
+                hdr.lanes_1.setInvalid();
+                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                hdr.udp.length = 16w0x24;
+                hdr.ipv4.total_len = 16w0x38;
+                meta.answer = 8w0x2;
+                meta.x_port = meta.port;
+                meta.x_send = 1;
+                meta.x_swap48 = hdr.ethernet.dst;
+                hdr.ethernet.dst = hdr.ethernet.src;
+                hdr.ethernet.src = meta.x_swap48;
+                meta.x_swap32 = hdr.ipv4.dst;
+                hdr.ipv4.dst = hdr.ipv4.src;
+                hdr.ipv4.src = meta.x_swap32;
+                meta.x_swap16 = hdr.udp.dst_port;
+                hdr.udp.dst_port = hdr.udp.src_port;
+                hdr.udp.src_port = meta.x_swap16;
+                hdr.ipv4.ttl = 8w0x40;
+                hdr.udp.checksum = 16w0x0;
+            } else {
+                if (meta.answer == 8w0x0) {
+                    drop_packet();
+                }
             }
         }
         packets.count((bit<32>)meta.reason);

@@ -260,7 +260,7 @@ control IngressImpl(
     in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
     inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
     inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
-    @id(0x12000001) Counter<bit<32>, bit<8>>(14, CounterType_t.PACKETS) packets;
+    @id(0x12000001) Counter<bit<32>, bit<8>>(15, CounterType_t.PACKETS) packets;
     @id(0x12000002) Counter<bit<32>, bit<8>>(2, CounterType_t.PACKETS) answers;
 
     @hidden
@@ -337,6 +337,14 @@ control IngressImpl(
         meta.answer = 8w0x1;
     }
 
+    @id(0x0100000b)
+    action challenge(@id(1) bit<32> token_high, @id(2) bit<32> token_low) {
+        meta.others = token_high;
+        meta.bit_mask = token_low;
+        meta.reason = 8w0xe;
+        meta.answer = 8w0x3;
+    }
+
     @id(0x02000001)
     table job {
         key = {
@@ -353,6 +361,7 @@ control IngressImpl(
             admit_controller;
             deny;
             refuse;
+            challenge;
         }
         const default_action = deny(0x5);
         size = 1934;
@@ -3446,11 +3455,37 @@ control IngressImpl(
     }
     @hidden
     action x_outcome_10() {
+        hdr.netfold.chunk = meta.others;
+        hdr.netfold.bitmap = meta.bit_mask;
+        hdr.netfold.version_kind[3:0] = 4w0x5;
+        hdr.netfold.reason = meta.reason;
+        hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+        hdr.udp.length = 16w0x24;
+        hdr.ipv4.total_len = 16w0x38;
+        hdr.ipv4.ttl = 8w0x40;
+        hdr.udp.checksum = 16w0x0;
+        bit<48> old_0 = hdr.ethernet.dst;
+        hdr.ethernet.dst = hdr.ethernet.src;
+        hdr.ethernet.src = old_0;
+        bit<32> old_1 = hdr.ipv4.dst;
+        hdr.ipv4.dst = hdr.ipv4.src;
+        hdr.ipv4.src = old_1;
+        bit<16> old_2 = hdr.udp.dst_port;
+        hdr.udp.dst_port = hdr.udp.src_port;
+        hdr.udp.src_port = old_2;
+        hdr.lanes_0.setInvalid();
+        hdr.lanes_1.setInvalid();
+        meta.x_counts_packets = 1;
+        meta.x_packets_index = meta.reason;
+        ig_tm_md.ucast_egress_port = ig_intr_md.ingress_port;
+    }
+    @hidden
+    action x_outcome_11() {
         meta.x_counts_packets = 1;
         meta.x_packets_index = meta.reason;
     }
     @hidden
-    action x_outcome_11() {
+    action x_outcome_12() {
         meta.x_counts_packets = 1;
         meta.x_packets_index = meta.x_check;
         ig_dprsr_md.drop_ctl = 1;
@@ -3469,7 +3504,7 @@ control IngressImpl(
             meta.answer: ternary;
         }
         actions = {
-            x_outcome_11;
+            x_outcome_12;
             x_outcome_0;
             x_outcome_1;
             x_outcome_2;
@@ -3481,9 +3516,10 @@ control IngressImpl(
             x_outcome_8;
             x_outcome_9;
             x_outcome_10;
+            x_outcome_11;
         }
-        const default_action = x_outcome_11();
-        size = 17;
+        const default_action = x_outcome_12();
+        size = 18;
         const entries = {
             (0x0, 0x0, 0x1, 0x0 &&& 0x1, _, _, _, _, _): x_outcome_0();
             (0x0, 0x0, 0x1, 0x0 &&& 0x2, _, _, _, _, _): x_outcome_0();
@@ -3500,8 +3536,9 @@ control IngressImpl(
             (0x0, 0x0, _, _, 0x0 &&& 0x80000000, _, 0x0, 0x1, _): x_outcome_7();
             (0x0, 0x0, _, _, 0x0 &&& 0x80000000, _, _, _, _): x_outcome_8();
             (0x0, _, _, _, _, _, _, _, 0x1): x_outcome_9();
+            (0x0, _, _, _, _, _, _, _, 0x3): x_outcome_10();
             (0x0, _, _, _, _, _, _, _, 0x0): x_outcome_5();
-            (0x0, _, _, _, _, _, _, _, _): x_outcome_10();
+            (0x0, _, _, _, _, _, _, _, _): x_outcome_11();
         }
     }
 

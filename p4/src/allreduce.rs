@@ -30,7 +30,9 @@ mod numerics;
 mod queues;
 mod steps;
 
-pub use entries::{Address, Child, Node, Parent, child_entry, controller_entry, job_entries, node_entries};
+pub use entries::{
+    Address, Child, Node, Parent, challenge_entry, child_entry, controller_entry, job_entries, node_entries,
+};
 
 use netfold_wire::{Flags, Kind, Reason, UDP_PORT, VERSION, field};
 
@@ -62,6 +64,8 @@ pub mod id {
     pub const ADMIT_BELOW: u32 = 7;
     /// Action `admit_result`: a parent's RESULT.
     pub const ADMIT_RESULT: u32 = 8;
+    /// Action `challenge`: a REJECT that carries a path token.
+    pub const CHALLENGE: u32 = 11;
     /// Counter `packets`, indexed by reason.
     pub const PACKETS: u32 = 1;
     /// Counter `answers`: 0 results multicast, 1 results retransmitted to one child; below a parent 2 sums sent up, 3 sums
@@ -460,6 +464,12 @@ impl<'p> Build<'p> {
             admit("admit_controller", id::CONTROL, &[base], vec![set(v.controller, Expr::Const(1, 8))]),
             admit("deny", id::DENY, &[("reason", 8, v.reason)], vec![]),
             admit("refuse", id::REFUSE, &[("reason", 8, v.reason)], vec![refused]),
+            admit(
+                "challenge",
+                id::CHALLENGE,
+                &[("token_high", 32, v.others), ("token_low", 32, v.bit)],
+                vec![self.reason(Reason::Path), set(v.answer, Expr::Const(steps::CHALLENGED, 8))],
+            ),
         ];
         if let Some(below) = v.below {
             let role = |role| vec![set(below.role, Expr::Const(role, 8))];

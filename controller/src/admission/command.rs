@@ -144,7 +144,7 @@ impl Coordinator {
                     self.refuse_formation(formation, refused());
                 }
                 Named::Active(job) => match self.active[&job].phase {
-                    TreePhase::Installing => {
+                    TreePhase::Installing | TreePhase::Validating { .. } => {
                         self.remember_ended(&name, self.active[&job].spec, &message);
                         self.abandon(job, refused());
                     }

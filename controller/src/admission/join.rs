@@ -3,7 +3,7 @@
 use super::rate_limiter::LimitVerdict;
 use super::{Coordinator, Named, SessionId, Stage};
 use crate::fleet::Fleet;
-use crate::jobs::{FormingTree, TreeName};
+use crate::jobs::{FormingTree, Owner, TreeName};
 use crate::message::Refused;
 use crate::record::{JobName, JobSpec};
 use crate::timers::Timer;
@@ -185,6 +185,7 @@ impl Coordinator {
         let endpoint = SocketAddr::new(address, join.udp_port);
         let name = TreeName { name: JobName { tenant, job: join.job.clone() }, tree: join.tree };
         self.replace_abandoned(&name);
+        self.yield_endpoint(id, endpoint);
         let named = self.names.get(&name).copied();
         match named {
             Some(Named::Active(_)) => {
@@ -201,22 +202,23 @@ impl Coordinator {
             }
             None => self.check_new(&name, &join.spec())?,
         }
-        if self.endpoints.contains(&endpoint) {
+        let owner = self.owner_of(&name, id);
+        if self.endpoints.contains_key(&endpoint) {
             let message = format!("another worker sends from {endpoint}: give every worker its own UDP port");
             return Err(Refused::new(Refusal::Argument, message));
         }
-        let pending: usize = self.forming.values().map(|job| job.members.len()).sum();
-        if pending >= self.config.pending_joins_max {
-            let message = format!("{pending} workers wait for their peers already: try again later");
-            return Err(Refused::new(Refusal::Busy, message));
-        }
+        let own = match named {
+            Some(Named::Forming(formation)) => Some(formation),
+            _ => None,
+        };
+        self.make_room_to_form(&owner, own)?;
 
         // No refusal after this point.
         let formation = match named {
             Some(Named::Forming(formation)) => formation,
             _ => {
                 let iteration = self.declared(&name.name).and_then(|spec| spec.iteration);
-                self.new_formation(now, name, JobSpec { iteration, ..join.spec() })
+                self.new_formation(now, name, owner, JobSpec { iteration, ..join.spec() })
             }
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
@@ -224,7 +226,7 @@ impl Coordinator {
         session.stage = Stage::Forming { formation, rank: join.rank };
         let peer = session.peer.ip();
         self.count_greeting(peer);
-        self.endpoints.insert(endpoint);
+        self.endpoints.insert(endpoint, id);
         let job = self.forming.get_mut(&formation).expect("found or made above");
         job.members.insert(join.rank, id);
         job.movable &= join.movable;
@@ -247,11 +249,6 @@ impl Coordinator {
         if sibling.is_none() {
             self.check_quota(&name.name.tenant, spec)?;
         }
-        let jobs = self.forming.len() + self.active.values().filter(|job| !job.is_over()).count();
-        if jobs >= self.config.jobs_max {
-            let message = format!("{jobs} jobs run or form already: wait for one to end");
-            return Err(Refused::new(Refusal::Busy, message));
-        }
         Ok(())
     }
 
@@ -260,13 +257,14 @@ impl Coordinator {
         self.jobs.get(name).filter(|job| job.declared).map(|job| job.spec)
     }
 
-    fn new_formation(&mut self, now: Duration, name: TreeName, spec: JobSpec) -> u64 {
+    fn new_formation(&mut self, now: Duration, name: TreeName, owner: Owner, spec: JobSpec) -> u64 {
         let formation = self.formations;
         self.formations += 1;
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
         self.names.insert(name.clone(), Named::Forming(formation));
-        let job = FormingTree { name, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
+        let job =
+            FormingTree { name, owner, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
         self.forming.insert(formation, job);
         formation
     }

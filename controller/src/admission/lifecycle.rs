@@ -20,6 +20,7 @@ impl Coordinator {
         self.tasks = self.tasks.saturating_sub(1);
         match outcome {
             TaskOutcome::Adopted { .. } => {}
+            TaskOutcome::Prepared { job } => self.prepared(now, job),
             TaskOutcome::Installed { job, first_chunk } => self.installed(now, job, first_chunk),
             TaskOutcome::InstallFailed { job, switch, error, clean } => {
                 self.install_failed(now, (job, switch), &error, clean);
@@ -77,6 +78,8 @@ impl Coordinator {
             session.stage = Stage::Active { job, rank };
         }
         self.names.insert(name.clone(), Named::Active(job));
+        let ticket_key = self.fleet.ticket_key();
+        let tokens = members.keys().map(|rank| ticket_key.path_token(*rank)).collect();
         let active = ActiveTree {
             name,
             spec,
@@ -86,7 +89,8 @@ impl Coordinator {
             movable,
             since: self.now,
             first_chunk: None,
-            ticket_key: self.fleet.ticket_key(),
+            ticket_key,
+            unvalidated: members.keys().copied().collect(),
             band: None,
             members: members.into_iter().map(|(rank, id)| (rank, Presence::Here(id))).collect(),
             left: BTreeSet::new(),
@@ -95,7 +99,7 @@ impl Coordinator {
         };
         self.active.insert(job, active);
         self.persist_place(job);
-        self.task(SwitchTask::Install(placement));
+        self.task(SwitchTask::Prepare { placement, tokens });
     }
 
     pub(super) fn peers(&self, forming: &FormingTree) -> Vec<SocketAddr> {
@@ -152,7 +156,7 @@ impl Coordinator {
         self.log(JobEvent::NotStarted { name: name.name, reason, message });
     }
 
-    fn installed(&mut self, now: Duration, job: u16, first_chunk: u32) {
+    pub(super) fn installed(&mut self, now: Duration, job: u16, first_chunk: u32) {
         let Some(active) = self.active.get_mut(&job) else { return };
         if active.phase != TreePhase::Installing {
             return self.withdraw(job, 0);
@@ -204,14 +208,19 @@ impl Coordinator {
     /// Ends a job that is being set up, on this side: its members are refused and its name is free.
     pub(super) fn abandon(&mut self, job: u16, refused: Refused) {
         let Some(active) = self.active.get_mut(&job) else { return };
-        if active.phase == TreePhase::Installing {
-            active.phase = TreePhase::Cancelled;
-            let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
-            self.names.remove(&name);
-            self.persist_place(job);
-            let members: Vec<SessionId> =
-                members.values().filter_map(|presence| presence.session()).collect();
-            self.refuse_members(name, members.into_iter(), refused);
+        let phase = active.phase;
+        if !phase.is_starting() {
+            return;
+        }
+        active.phase = TreePhase::Cancelled;
+        let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
+        self.names.remove(&name);
+        self.persist_place(job);
+        let members: Vec<SessionId> = members.values().filter_map(|presence| presence.session()).collect();
+        self.refuse_members(name, members.into_iter(), refused);
+        if phase != TreePhase::Installing {
+            // No task is under way.
+            self.withdraw(job, 0);
         }
     }
 
@@ -221,7 +230,7 @@ impl Coordinator {
         active.members.remove(&rank);
         let message = format!("rank {rank} of job '{}' {loss}", active.name.name);
         match active.phase {
-            TreePhase::Installing => {
+            TreePhase::Installing | TreePhase::Validating { .. } => {
                 let message = format!("{message} while the job was being set up: start all workers again");
                 self.abandon(job, Refused::new(Refusal::PeersMissing, message));
             }
@@ -285,13 +294,15 @@ impl Coordinator {
 
     pub(super) fn shut_down_job(&mut self, job: u16) {
         match self.active[&job].phase {
-            TreePhase::Installing => self.abandon(job, super::shutting_down()),
+            TreePhase::Installing | TreePhase::Validating { .. } => {
+                self.abandon(job, super::shutting_down());
+            }
             TreePhase::Running => self.end(job, EndReason::Shutdown),
             TreePhase::Cancelled | TreePhase::Closing { .. } => {}
         }
     }
 
-    fn withdraw(&mut self, job: u16, failures: u32) {
+    pub(super) fn withdraw(&mut self, job: u16, failures: u32) {
         if let Some(active) = self.active.get_mut(&job) {
             active.phase = TreePhase::Closing { failures };
             self.persist_place(job);

@@ -76,6 +76,7 @@ impl Coordinator {
             since: self.now,
             first_chunk: Some(first_chunk),
             ticket_key: record.ticket_key,
+            unvalidated: BTreeSet::new(),
             band: None,
             members: awaited.map(|rank| (rank, away)).collect(),
             released: left.clone(),

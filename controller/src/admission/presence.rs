@@ -89,7 +89,7 @@ impl Coordinator {
         session.last_received = now;
         let peer = session.peer.ip();
         self.count_greeting(peer);
-        self.endpoints.insert(endpoint);
+        self.endpoints.insert(endpoint, id);
         self.send(id, SessionEvent::Resumed {});
         for rank in left {
             self.send(id, SessionEvent::PeerLeft { rank });

@@ -84,7 +84,7 @@ impl Coordinator {
 
     /// Whether there are jobs from which slots can be taken once they are set up.
     pub(super) fn may_make_room_soon(&self) -> bool {
-        let soon = |job: &ActiveTree| job.movable && job.phase == TreePhase::Installing;
+        let soon = |job: &ActiveTree| job.movable && job.phase.is_starting();
         self.config.sharing != Sharing::Static && self.active.values().any(soon)
     }
 

@@ -50,7 +50,7 @@ impl Coordinator {
         let record = self.jobs.get(name);
         let spec = alive.or(record.map(|record| record.spec))?;
         let state = match record.map(|record| record.state) {
-            _ if trees.iter().any(|tree| tree.number.is_some()) => JobState::Running,
+            _ if self.trees_of(name).any(|(_, named)| self.is_running(named)) => JobState::Running,
             _ if !trees.is_empty() => JobState::Forming,
             state => state.unwrap_or(JobState::Ended),
         };
@@ -71,6 +71,14 @@ impl Coordinator {
             band,
             trees,
         })
+    }
+
+    /// Whether a tree of a job has begun.
+    fn is_running(&self, named: Named) -> bool {
+        match named {
+            Named::Forming(_) => false,
+            Named::Active(job) => !self.active[&job].phase.is_starting(),
+        }
     }
 
     fn view_tree(&self, named: Named) -> TreeView {

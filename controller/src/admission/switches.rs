@@ -64,7 +64,7 @@ impl Coordinator {
         for job in there.map(|(job, _)| *job).collect::<Vec<_>>() {
             match self.active[&job].phase {
                 TreePhase::Running => self.end(job, EndReason::Displaced { message: message.to_owned() }),
-                TreePhase::Installing => {
+                TreePhase::Installing | TreePhase::Validating { .. } => {
                     let message = format!("{message}: join again");
                     self.abandon(job, Refused::new(Refusal::Unavailable, message));
                 }

@@ -1,12 +1,12 @@
 //! The hub: the coordinator among sessions, time and the switch.
 
 use super::control::{ControlRequest, StoringFlag};
+use super::drivers::{DriverThreads, Outcome};
 use super::event::controller_event;
 use super::pending::{self, PendingConnection};
 use super::session::{self, SessionInput, SessionMessage};
 use super::{Hook, ServerError, accept};
 use crate::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
-use crate::executor::{SwitchTask, TaskOutcome};
 use crate::jobs::JobEvent;
 use crate::message::encode;
 use crate::record::{Change, Store};
@@ -41,8 +41,7 @@ type Input = (SessionId, SessionMessage);
 /// What a hub works with.
 pub(super) struct HubParts {
     pub(super) hook: Hook,
-    /// To the drivers' thread, one at a time.
-    pub(super) tasks: mpsc::Sender<SwitchTask>,
+    pub(super) threads: DriverThreads,
     pub(super) store: Box<dyn Store>,
     /// Set while `store` is in use.
     pub(super) storing: StoringFlag,
@@ -75,15 +74,13 @@ pub(super) struct Hub {
     connections: Arc<Semaphore>,
     inputs: mpsc::Sender<Input>,
     inputs_queue: mpsc::Receiver<Input>,
-    /// To the driver's thread, one at a time.
-    tasks: mpsc::Sender<SwitchTask>,
-    tasks_waiting: VecDeque<SwitchTask>,
+    threads: DriverThreads,
 }
 
 impl Hub {
     pub(super) fn new(coordinator: Coordinator, config: &Config, parts: HubParts) -> Self {
         let (inputs, inputs_queue) = mpsc::channel(INPUTS);
-        let HubParts { hook, tasks, store, storing, requests, events, switches, tls } = parts;
+        let HubParts { hook, threads, store, storing, requests, events, switches, tls } = parts;
         let sessions_max = config.sessions_max;
         Self {
             coordinator,
@@ -104,15 +101,14 @@ impl Hub {
             )),
             inputs,
             inputs_queue,
-            tasks,
-            tasks_waiting: VecDeque::new(),
+            threads,
         }
     }
 
     pub(super) async fn run(
         mut self,
         listener: TcpListener,
-        mut outcomes: mpsc::Receiver<TaskOutcome>,
+        mut outcomes: mpsc::UnboundedReceiver<Outcome>,
         mut notices: mpsc::UnboundedReceiver<SwitchStatus>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
@@ -128,11 +124,9 @@ impl Hub {
         tokio::spawn(pending::run(connections, self.tls.take(), sender));
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
-        // No lease is judged before this.
-        let mut leases_judged_from = turn;
         loop {
-            let deadline =
-                self.coordinator.next_deadline().map(|at| (self.started + at).max(leases_judged_from));
+            let deadline = self.coordinator.next_deadline().map(|at| self.started + at);
+            let mut due = false;
             tokio::select! {
                 () = &mut shutdown => break,
                 Some((id, message)) = self.inputs_queue.recv() => self.receive(id, message),
@@ -140,17 +134,16 @@ impl Hub {
                 Some(connection) = accepted.recv() => self.open(connection),
                 Some(notice) = notices.recv() => self.note(notice),
                 Some(request) = self.requests.recv() => self.answer(request)?,
-                () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => {
-                    let now = Instant::now();
-                    if now - turn > self.heartbeat * 2 {
-                        // The process was stopped or starved: read first what the workers sent meanwhile.
-                        leases_judged_from = now + self.heartbeat / 2;
-                    } else {
-                        self.coordinator.handle_timeout(now - self.started);
-                    }
-                }
+                () = sleep_until(deadline.unwrap_or(turn)), if deadline.is_some() => due = true,
             }
-            turn = Instant::now();
+            let now = Instant::now();
+            if now - turn > self.heartbeat * 2 {
+                self.coordinator.note_pause(now - self.started);
+            }
+            turn = now;
+            if due {
+                self.coordinator.handle_timeout(now - self.started);
+            }
             self.deliver()?;
         }
         drop(accepted);
@@ -230,8 +223,9 @@ impl Hub {
         });
     }
 
-    fn finish_task(&mut self, outcome: Option<TaskOutcome>) -> Result<(), ServerError> {
-        let outcome = outcome.ok_or(ServerError::Crashed)?;
+    fn finish_task(&mut self, outcome: Option<Outcome>) -> Result<(), ServerError> {
+        let outcome = outcome.flatten().ok_or(ServerError::Crashed)?;
+        self.threads.finish(outcome.job());
         self.coordinator.handle_outcome(self.now(), outcome);
         Ok(())
     }
@@ -246,22 +240,11 @@ impl Hub {
                 Output::Persist(_) => {}
                 Output::Send { session, event } => self.send(session, &event),
                 Output::Close { session } => drop(self.outboxes.remove(&session)),
-                Output::Task(task) => self.tasks_waiting.push_back(task),
+                Output::Task(task) => self.threads.push(task),
                 Output::Log(event) => self.publish(&event),
             }
         }
-        while let Some(task) = self.tasks_waiting.pop_front() {
-            match self.tasks.try_send(task) {
-                Ok(()) => {}
-                Err(TrySendError::Full(task)) => {
-                    // The outcome of the one before brings us back here.
-                    self.tasks_waiting.push_front(task);
-                    break;
-                }
-                Err(TrySendError::Closed(_)) => return Err(ServerError::Crashed),
-            }
-        }
-        Ok(())
+        self.threads.start().map_err(ServerError::Thread)
     }
 
     /// Collects the coordinator's outputs; changes among them are durable when this returns.
@@ -297,7 +280,7 @@ impl Hub {
         }
     }
 
-    async fn shut_down(mut self, mut outcomes: mpsc::Receiver<TaskOutcome>) -> Result<(), ServerError> {
+    async fn shut_down(mut self, mut outcomes: mpsc::UnboundedReceiver<Outcome>) -> Result<(), ServerError> {
         self.coordinator.shutdown();
         self.deliver()?;
         let until = Instant::now() + SHUTDOWN_TIMEOUT;

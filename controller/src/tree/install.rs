@@ -1,8 +1,10 @@
 //! Carries a plan out on the switches of its tree, all of it or nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use netfold_p4::allreduce::{job_entries, node_entries};
+use netfold_control::PathToken;
+use netfold_p4::allreduce::{challenge_entry, job_entries, node_entries};
 use netfold_p4::entry::{Replica, TableEntry};
 
 use super::{MulticastGroup, TreePlan};
@@ -15,6 +17,8 @@ pub enum InstallStep {
     Ports,
     /// Slots are moved on.
     Advance,
+    /// Entries are inserted, and later deleted, by which members validate their addresses.
+    Challenges,
     /// Multicast groups are set.
     Groups,
     /// Table entries are inserted.
@@ -26,6 +30,7 @@ impl fmt::Display for InstallStep {
         f.write_str(match self {
             Self::Ports => "binding ports",
             Self::Advance => "moving slots on",
+            Self::Challenges => "challenging its members",
             Self::Groups => "setting multicast groups",
             Self::Entries => "inserting table entries",
         })
@@ -49,19 +54,19 @@ pub struct InstallError {
 
 /// Drivers of a tree's switches, by their number in the plan.
 pub trait Drivers {
-    /// The driver of a switch.
-    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver;
+    /// Calls the driver of a switch, which no other thread calls meanwhile.
+    fn with<R>(&mut self, switch: usize, call: impl FnOnce(&mut dyn SwitchDriver) -> R) -> R;
 }
 
 impl Drivers for [Box<dyn SwitchDriver>] {
-    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver {
-        self[switch].as_mut()
+    fn with<R>(&mut self, switch: usize, call: impl FnOnce(&mut dyn SwitchDriver) -> R) -> R {
+        call(self[switch].as_mut())
     }
 }
 
 impl Drivers for Vec<Box<dyn SwitchDriver>> {
-    fn driver(&mut self, switch: usize) -> &mut dyn SwitchDriver {
-        self[switch].as_mut()
+    fn with<R>(&mut self, switch: usize, call: impl FnOnce(&mut dyn SwitchDriver) -> R) -> R {
+        call(self[switch].as_mut())
     }
 }
 
@@ -69,8 +74,10 @@ impl Drivers for Vec<Box<dyn SwitchDriver>> {
 #[derive(Debug, Default)]
 pub struct Installed {
     first_chunk: u32,
-    /// Everything done and not undone, in order.
+    /// Everything done and not undone, in order; [`Self::challenges`] came between the ports and the rest.
     done: Vec<InstalledEntity>,
+    /// Entries by which members validate their addresses, by switch.
+    challenges: Vec<(usize, Vec<TableEntry>)>,
 }
 
 /// One thing that a switch holds for a job.
@@ -84,7 +91,7 @@ pub struct InstalledEntity {
     pub held: HeldEntity,
 }
 
-/// Installs a plan.
+/// Installs a plan whose members need not validate their addresses.
 ///
 /// # Errors
 ///
@@ -94,14 +101,41 @@ pub struct InstalledEntity {
 ///
 /// When a switch of the plan has no driver.
 pub fn install<D: Drivers + ?Sized>(plan: &TreePlan, drivers: &mut D) -> Result<Installed, InstallError> {
+    prepare(plan, &[], drivers)?.complete(plan, drivers)
+}
+
+/// The first half of an installation: ports, ADVANCE, and for each rank an entry by which its switch replies to the rank's packets with
+/// the rank's token. No packet is admitted, and nothing is multicast. [`Installed::complete`] does the rest.
+///
+/// # Errors
+///
+/// As [`install`].
+///
+/// # Panics
+///
+/// When a switch of the plan has no driver.
+pub fn prepare<D: Drivers + ?Sized>(
+    plan: &TreePlan,
+    tokens: &[PathToken],
+    drivers: &mut D,
+) -> Result<Installed, InstallError> {
     let mut installed = Installed::default();
-    match installed.proceed(plan, drivers) {
+    match installed.bind(plan, tokens, drivers) {
         Ok(()) => Ok(installed),
-        Err((switch, step, source)) => {
-            let clean = installed.withdraw(drivers).is_ok();
-            Err(InstallError { switch, step, source, left: (!clean).then_some(installed) })
-        }
+        Err(failure) => Err(installed.revert(failure, drivers)),
     }
+}
+
+/// The entries by which a plan's workers validate their addresses, by switch.
+fn challenges(plan: &TreePlan, tokens: &[PathToken]) -> BTreeMap<usize, Vec<TableEntry>> {
+    let mut all = BTreeMap::<usize, Vec<TableEntry>>::new();
+    for (&(switch, port), token) in plan.workers().iter().zip(tokens) {
+        let place = &plan.switch_plans()[switch];
+        let child = place.children.iter().find(|child| child.port == port);
+        let entry = child.map(|child| challenge_entry(&place.node, child, token.0));
+        all.entry(switch).or_default().extend(entry);
+    }
+    all
 }
 
 /// What every switch of a plan holds once it is installed, in the order in which it is done.
@@ -151,7 +185,7 @@ impl Installed {
                     }
             });
         }
-        Self { first_chunk, done }
+        Self { first_chunk, done, challenges: Vec::new() }
     }
 
     /// First chunk number of the job's stream: newer in serial order than all that its slots have seen at any switch.
@@ -172,15 +206,18 @@ impl Installed {
     /// The first switch that did not answer. What would have come after on other switches is not done, because it is safe
     /// only in this order.
     pub fn withdraw<D: Drivers + ?Sized>(&mut self, drivers: &mut D) -> Result<(), DriverError> {
+        self.delete_challenges(drivers).map_err(|(_, _, error)| error)?;
         while let Some(InstalledEntity { switch, held, .. }) = self.done.last() {
             let switch = *switch;
             match held {
-                HeldEntity::Port { port, .. } => drivers.driver(switch).unbind_port(*port)?,
-                HeldEntity::Group { group, .. } => drivers.driver(switch).delete_group(*group)?,
+                HeldEntity::Port { port, .. } => drivers.with(switch, |driver| driver.unbind_port(*port))?,
+                HeldEntity::Group { group, .. } => {
+                    drivers.with(switch, |driver| driver.delete_group(*group))?
+                }
                 HeldEntity::Entries(_) => {
                     let (first, entries) = self.last_entries(switch);
                     if !entries.is_empty() {
-                        drivers.driver(switch).delete(&entries)?;
+                        drivers.with(switch, |driver| driver.delete(&entries))?;
                     }
                     self.done.truncate(first + 1);
                 }
@@ -213,13 +250,12 @@ impl Installed {
         drivers: &mut D,
     ) -> Result<(), DriverError> {
         let Some(&(switch, gone)) = plan.workers().get(usize::from(rank)) else { return Ok(()) };
-        let driver = drivers.driver(switch);
         let find = |done: &[InstalledEntity], want: &dyn Fn(&InstalledEntity) -> bool| {
             done.iter().position(|done| done.switch == switch && want(done))
         };
         if let Some(index) = find(&self.done, &|done| done.child == Some(gone)) {
             if let HeldEntity::Entries(entries) = &self.done[index].held {
-                driver.delete(entries)?;
+                drivers.with(switch, |driver| driver.delete(entries))?;
             }
             self.done.remove(index);
         }
@@ -229,41 +265,93 @@ impl Installed {
         {
             let rest: Vec<Replica> = replicas.iter().filter(|r| r.port != gone).copied().collect();
             if rest.is_empty() {
-                driver.delete_group(*group)?;
+                drivers.with(switch, |driver| driver.delete_group(*group))?;
                 self.done.remove(index);
             } else {
-                driver.set_group(*group, &rest)?;
+                drivers.with(switch, |driver| driver.set_group(*group, &rest))?;
                 *replicas = rest;
             }
         }
         let bound =
             |done: &InstalledEntity| matches!(done.held, HeldEntity::Port { port, .. } if port == gone);
         if let Some(index) = find(&self.done, &bound) {
-            driver.unbind_port(gone)?;
+            drivers.with(switch, |driver| driver.unbind_port(gone))?;
             self.done.remove(index);
         }
         Ok(())
     }
 
-    fn proceed<D: Drivers + ?Sized>(&mut self, plan: &TreePlan, drivers: &mut D) -> Result<(), Failure> {
-        let mut steps = holdings(plan).into_iter().peekable();
-        let mut advanced = false;
+    /// The second half of an installation: the challenges of [`prepare`] are deleted, multicast groups are set, and the members' packets
+    /// are admitted.
+    ///
+    /// # Errors
+    ///
+    /// As [`install`].
+    ///
+    /// # Panics
+    ///
+    /// As [`install`].
+    pub fn complete<D: Drivers + ?Sized>(
+        mut self,
+        plan: &TreePlan,
+        drivers: &mut D,
+    ) -> Result<Self, InstallError> {
+        match self.delete_challenges(drivers).and_then(|()| self.admit(plan, drivers)) {
+            Ok(()) => Ok(self),
+            Err(failure) => Err(self.revert(failure, drivers)),
+        }
+    }
+
+    /// Undoes everything after a failure.
+    fn revert<D: Drivers + ?Sized>(
+        mut self,
+        (switch, step, source): Failure,
+        drivers: &mut D,
+    ) -> InstallError {
+        let clean = self.withdraw(drivers).is_ok();
+        InstallError { switch, step, source, left: (!clean).then_some(self) }
+    }
+
+    fn delete_challenges<D: Drivers + ?Sized>(&mut self, drivers: &mut D) -> Result<(), Failure> {
+        while let Some((switch, entries)) = self.challenges.last() {
+            let deleted = drivers.with(*switch, |driver| driver.delete(entries));
+            deleted.map_err(|source| (*switch, InstallStep::Challenges, source))?;
+            self.challenges.pop();
+        }
+        Ok(())
+    }
+
+    fn bind<D: Drivers + ?Sized>(
+        &mut self,
+        plan: &TreePlan,
+        tokens: &[PathToken],
+        drivers: &mut D,
+    ) -> Result<(), Failure> {
+        for done in holdings(plan) {
+            let HeldEntity::Port { port, peer } = done.held else { break };
+            let bound = drivers.with(done.switch, |driver| driver.bind_port(port, peer));
+            bound.map_err(|source| (done.switch, InstallStep::Ports, source))?;
+            self.done.push(done);
+        }
+        self.first_chunk = advance(plan, drivers)?;
+        for (switch, entries) in challenges(plan, tokens) {
+            let inserted = drivers.with(switch, |driver| driver.insert(&entries));
+            inserted.map_err(|source| (switch, InstallStep::Challenges, source))?;
+            self.challenges.push((switch, entries));
+        }
+        Ok(())
+    }
+
+    fn admit<D: Drivers + ?Sized>(&mut self, plan: &TreePlan, drivers: &mut D) -> Result<(), Failure> {
+        let ports = |done: &InstalledEntity| matches!(done.held, HeldEntity::Port { .. });
+        let mut steps = holdings(plan).into_iter().skip_while(ports).peekable();
         while let Some(done) = steps.next() {
             let switch = done.switch;
-            if !advanced && !matches!(done.held, HeldEntity::Port { .. }) {
-                self.first_chunk = advance(plan, drivers)?;
-                advanced = true;
-            }
-            let driver = drivers.driver(switch);
             match &done.held {
-                HeldEntity::Port { port, peer } => {
-                    driver.bind_port(*port, *peer).map_err(|source| (switch, InstallStep::Ports, source))?;
-                    self.done.push(done);
-                }
+                HeldEntity::Port { .. } => unreachable!("ports come before everything else"),
                 HeldEntity::Group { group, replicas } => {
-                    driver
-                        .set_group(*group, replicas)
-                        .map_err(|source| (switch, InstallStep::Groups, source))?;
+                    let set = drivers.with(switch, |driver| driver.set_group(*group, replicas));
+                    set.map_err(|source| (switch, InstallStep::Groups, source))?;
                     self.done.push(done);
                 }
                 HeldEntity::Entries(entries) => {
@@ -275,7 +363,8 @@ impl Installed {
                         }
                         pieces.push(next);
                     }
-                    driver.insert(&all).map_err(|source| (switch, InstallStep::Entries, source))?;
+                    let inserted = drivers.with(switch, |driver| driver.insert(&all));
+                    inserted.map_err(|source| (switch, InstallStep::Entries, source))?;
                     self.done.extend(pieces);
                 }
             }
@@ -295,7 +384,7 @@ fn advance<D: Drivers + ?Sized>(plan: &TreePlan, drivers: &mut D) -> Result<u32,
         furthest = (0, plan.order()[0]);
         for &switch in plan.order() {
             let node = &plan.switch_plans()[switch].node;
-            let stored = drivers.driver(switch).advance(node.base, node.slots, chunk);
+            let stored = drivers.with(switch, |driver| driver.advance(node.base, node.slots, chunk));
             let stored = stored.map_err(|source| (switch, InstallStep::Advance, source))?;
             furthest = furthest.max((stored.wrapping_sub(chunk), switch));
         }

@@ -102,6 +102,23 @@ fn a_silent_member_is_lost_after_the_lease() {
 }
 
 #[test]
+fn a_pause_of_the_control_plane_begins_every_lease_anew() {
+    let mut bench = bench();
+    let members = bench.start("demo", 2, 5000);
+    // Neither it nor the workers ran meanwhile.
+    bench.now += 10 * SECOND;
+    bench.act(|coordinator, now| {
+        coordinator.note_pause(now);
+        coordinator.handle_timeout(now);
+    });
+    bench.pass(SECOND * 29 / 10);
+    assert!(members.iter().all(|id| !bench.received[id].closed));
+    bench.pass(SECOND / 5);
+    assert!(members.iter().all(|id| bench.received[id].closed));
+    bench.finish();
+}
+
+#[test]
 fn a_waiting_worker_need_not_send_heartbeats_but_receives_them() {
     let mut bench = bench();
     let first = bench.join("demo", 0, 2, 5000);

@@ -1,7 +1,7 @@
 //! The state machine and the executor on one bench, under a clock that the test turns.
 
 use crate::fake::Fake;
-use netfold_control::{Admission, Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{Admission, Join, Mode, Numerics, PathToken, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::executor::{Executor, SwitchTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
@@ -12,7 +12,7 @@ use netfold_wire::serial;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Everything that a session received.
@@ -63,10 +63,12 @@ impl ReceivedEvents {
 
     pub(crate) fn is_untouched(&self) -> bool {
         !self.closed
-            && self
-                .events
-                .iter()
-                .all(|event| matches!(event, SessionEvent::Alive {} | SessionEvent::PeerLeft { .. }))
+            && self.events.iter().all(|event| {
+                matches!(
+                    event,
+                    SessionEvent::Alive {} | SessionEvent::Path(_) | SessionEvent::PeerLeft { .. }
+                )
+            })
     }
 }
 
@@ -78,6 +80,11 @@ pub(crate) struct Bench {
     executor: Executor,
     pub(crate) tasks: VecDeque<SwitchTask>,
     pub(crate) received: BTreeMap<SessionId, ReceivedEvents>,
+    /// Where the workers of sessions send from.
+    endpoints: BTreeMap<SessionId, SocketAddr>,
+    /// Whether workers validate their paths as soon as they are asked to, and the tokens that are to be sent.
+    pub(crate) validates: bool,
+    tokens: Vec<(SessionId, PathToken)>,
     pub(crate) log: Vec<JobEvent>,
     /// What is kept for a restart.
     pub(crate) kept: StoredRecords,
@@ -116,6 +123,9 @@ impl Bench {
             fakes,
             tasks: VecDeque::new(),
             received: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            validates: true,
+            tokens: Vec::new(),
             log: Vec::new(),
             kept,
             running: BTreeMap::new(),
@@ -144,13 +154,24 @@ impl Bench {
     pub(crate) fn open_from(&mut self, peer: IpAddr) -> Result<SessionId, Refused> {
         let id = self.coordinator.open(self.now, (peer, 40_000).into())?;
         self.received.insert(id, ReceivedEvents::default());
+        self.endpoints.insert(id, (peer, 0).into());
         self.collect();
         Ok(id)
     }
 
     pub(crate) fn say(&mut self, id: SessionId, request: SessionRequest) {
+        if let SessionRequest::Join(join) = &request
+            && let Some(endpoint) = self.endpoints.get_mut(&id)
+        {
+            *endpoint = (join.address.unwrap_or(endpoint.ip()), join.udp_port).into();
+        }
         self.coordinator.request(self.now, id, request);
         self.collect();
+    }
+
+    /// The token that a session's worker has from its switch.
+    pub(crate) fn path_token(&self, id: SessionId) -> Option<PathToken> {
+        self.fakes.iter().find_map(|fake| fake.lock().path_token(self.endpoints[&id]))
     }
 
     pub(crate) fn drop_session(&mut self, id: SessionId) {
@@ -246,6 +267,14 @@ impl Bench {
     }
 
     fn collect(&mut self) {
+        self.collect_outputs();
+        while let Some((session, token)) = self.tokens.pop() {
+            self.coordinator.request(self.now, session, SessionRequest::Path { token });
+            self.collect_outputs();
+        }
+    }
+
+    fn collect_outputs(&mut self) {
         while let Some(output) = self.coordinator.poll_output() {
             match output {
                 Output::Send { session, event } => self.receive(session, event),
@@ -279,9 +308,15 @@ impl Bench {
             SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
             SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
             SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
+            SessionEvent::Path(_) => assert!(received.is_untouched(), "challenged after the answer"),
             SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
         }
+        let challenged = matches!(event, SessionEvent::Path(_));
         received.events.push(event);
+        if challenged && self.validates {
+            let token = self.path_token(session).expect("a member that is challenged has an entry");
+            self.tokens.push((session, token));
+        }
     }
 
     fn check_log(&mut self, event: JobEvent) {

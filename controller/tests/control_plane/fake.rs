@@ -1,8 +1,9 @@
 //! A switch that checks every call of the control plane and can be made to fail.
 
+use netfold_control::PathToken;
 use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
-use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::entry::{EntryError, FieldMatch, Replica, TableEntry};
 use netfold_p4::p4info;
 use netfold_wire::{Kind, serial};
 use std::collections::BTreeMap;
@@ -65,6 +66,16 @@ pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
 }
 
 impl Switch {
+    /// The token that packets from a peer are answered with.
+    pub(crate) fn path_token(&self, peer: SocketAddr) -> Option<PathToken> {
+        let port = self.ports.iter().find(|(_, bound)| **bound == peer)?.0;
+        let entry = self.entries.iter().find(|entry| {
+            let from = |field: &FieldMatch| field.field == id::key::PORT && field.value == u64::from(*port);
+            entry.action == p4info::action_id(id::CHALLENGE) && entry.matches.iter().any(from)
+        })?;
+        Some(PathToken(entry.params[0] << 32 | entry.params[1]))
+    }
+
     /// The contents of all admitting entries.
     pub(crate) fn admitted(&self) -> Vec<Admits> {
         self.entries.iter().filter_map(admits).collect()

@@ -94,3 +94,85 @@ fn silent_sessions_of_one_address_leave_room_for_others() {
     bench.pass(Duration::from_secs(60));
     assert!((0..newcomers_max).all(|_| bench.open_from(flooder).is_ok()), "they are closed in the end");
 }
+
+fn join_at(bench: &mut Bench, peer: [u8; 4], job: &str, address: Option<[u8; 4]>) -> SessionId {
+    let id = bench.open_from(peer.into()).expect("there is room");
+    let address = address.map(IpAddr::from);
+    bench.say(id, SessionRequest::Join(Join { address, ..Join::new(job, (0, 2), Mode::Bfp16, 16, 5000) }));
+    id
+}
+
+#[test]
+fn a_claimed_address_is_given_to_the_worker_that_is_there() {
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), config());
+    let claimant = join_at(&mut bench, FLOODER, "claim", Some(OTHER));
+    // Another claim from elsewhere is no better.
+    let second = join_at(&mut bench, [10, 0, 0, 8], "second", Some(OTHER));
+    assert_eq!(bench.received[&second].refusal(), Some(Refusal::Argument));
+    let native = join_at(&mut bench, OTHER, "own", None);
+    assert_eq!(bench.received[&claimant].refusal(), Some(Refusal::Argument));
+    assert!(bench.received[&native].is_untouched());
+    let again = join_at(&mut bench, FLOODER, "again", Some(OTHER));
+    assert_eq!(bench.received[&again].refusal(), Some(Refusal::Argument));
+    assert!(bench.received[&native].is_untouched(), "it keeps its address");
+    bench.finish();
+}
+
+/// While a claimed address is being validated it is not the claimant's either.
+#[test]
+fn an_address_is_the_claimants_when_it_is_validated() {
+    for validates in [false, true] {
+        let mut bench = Bench::new(Fake::new(1024, 64, 16), config());
+        bench.validates = validates;
+        let claimant = bench.open_from(FLOODER.into()).expect("there is room");
+        let address = Some(IpAddr::from(OTHER));
+        let claim = Join { address, ..Join::new("claim", (0, 1), Mode::Bfp16, 16, 5000) };
+        bench.say(claimant, SessionRequest::Join(claim));
+        bench.run_tasks();
+        let native = join_at(&mut bench, OTHER, "own", None);
+        assert_eq!(bench.received[&claimant].refusal().is_some(), !validates);
+        assert_eq!(bench.received[&native].refusal().is_some(), validates);
+        bench.finish();
+    }
+}
+
+#[test]
+fn forming_jobs_of_one_address_make_room_for_those_of_others() {
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config { jobs_max: 16, ..config() });
+    let form = |bench: &mut Bench, peer: [u8; 4], number: u16| {
+        let id = bench.open_from(peer.into()).expect("there is room");
+        let name = format!("job{number}-{}", peer[3]);
+        bench.say(id, SessionRequest::Join(Join::new(name, (0, 2), Mode::Bfp16, 16, 5000 + number)));
+        id
+    };
+    let flood: Vec<SessionId> = (0..20).map(|number| form(&mut bench, FLOODER, number)).collect();
+    assert!(flood[16..].iter().all(|id| bench.received[id].refusal() == Some(Refusal::Busy)));
+    let others: Vec<SessionId> = (0..20).map(|number| form(&mut bench, OTHER, number)).collect();
+    let waiting =
+        |ids: &[SessionId], bench: &Bench| ids.iter().filter(|id| bench.received[id].is_untouched()).count();
+    assert_eq!((waiting(&flood, &bench), waiting(&others, &bench)), (8, 8), "half each, and no more");
+    assert!(bench.received[&flood[0]].closed && !bench.received[&flood[15]].closed, "the oldest give way");
+    bench.finish();
+}
+
+#[test]
+fn waiting_workers_of_one_address_make_room_for_those_of_others() {
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config { pending_joins_max: 8, ..config() });
+    let wait = |bench: &mut Bench, peer: [u8; 4], job: &str, rank: u16| {
+        let id = bench.open_from(peer.into()).expect("there is room");
+        let join = Join::new(job, (rank, 32), Mode::Bfp16, 16, 5000 + rank);
+        bench.say(id, SessionRequest::Join(join));
+        id
+    };
+    for (job, ranks) in [("a", 0..4), ("b", 4..8)] {
+        for rank in ranks {
+            wait(&mut bench, FLOODER, job, rank);
+        }
+    }
+    let own = wait(&mut bench, FLOODER, "c", 9);
+    assert_eq!(bench.received[&own].refusal(), Some(Refusal::Busy), "its owner has most");
+    let other = wait(&mut bench, OTHER, "d", 0);
+    assert!(bench.received[&other].is_untouched());
+    assert_eq!(bench.received.values().filter(|received| received.is_untouched()).count(), 5, "a gave way");
+    bench.finish();
+}

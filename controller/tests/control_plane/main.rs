@@ -6,6 +6,7 @@ mod bench;
 mod durable;
 mod fake;
 mod flood;
+mod path;
 mod random;
 mod server;
 mod sharing;

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{Join, Mode, SessionRequest};
+use netfold_control::{Join, Mode, PathToken, SessionRequest};
 use netfold_controller::admission::SessionId;
 use netfold_controller::bands::Ranking;
 use netfold_controller::policy::Sharing;
@@ -30,6 +30,9 @@ enum Step {
     Alive(prop::sample::Index),
     Band(prop::sample::Index),
     Close(prop::sample::Index),
+    /// Whether workers validate their paths from now on, and a worker that sends a token of its own making.
+    Validate(bool),
+    Token(prop::sample::Index),
     /// Every open session sends a heartbeat.
     AllAlive,
     RunTask,
@@ -51,6 +54,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => index().prop_map(Step::Alive),
         1 => index().prop_map(Step::Band),
         2 => index().prop_map(Step::Close),
+        1 => any::<bool>().prop_map(Step::Validate),
+        1 => index().prop_map(Step::Token),
         3 => Just(Step::AllAlive),
         4 => Just(Step::RunTask),
         2 => Just(Step::RunTasks),
@@ -102,6 +107,12 @@ impl History {
             Step::Close(index) => {
                 if let Some(id) = self.take(index) {
                     self.bench.drop_session(id);
+                }
+            }
+            Step::Validate(validates) => self.bench.validates = validates,
+            Step::Token(index) => {
+                if let Some(id) = self.take(index) {
+                    self.bench.say(id, SessionRequest::Path { token: PathToken(7) });
                 }
             }
             Step::AllAlive => {

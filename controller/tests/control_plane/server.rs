@@ -4,6 +4,7 @@ use crate::fake::Fake;
 use netfold_control::{Admission, Join, Mode, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::Config;
 use netfold_controller::jobs::{EndReason, JobEvent};
+use netfold_controller::plane::Plane;
 use netfold_controller::{Server, ServerError, ServerHandle};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -29,7 +30,7 @@ impl Port {
     }
 
     fn connect(&self) -> Client {
-        Client::new(self.handle.local_addr())
+        Client::new(self.handle.local_addr(), self.fake.clone())
     }
 
     fn join(&self, job: &str, rank: u16, world: u16, udp_port: u16) -> Client {
@@ -41,6 +42,7 @@ impl Port {
     fn start_job(&self, job: &str, world: u16, udp_port: u16) -> (Vec<Client>, Admission) {
         let mut members: Vec<_> =
             (0..world).map(|rank| self.join(job, rank, world, udp_port + rank)).collect();
+        members.iter_mut().for_each(Client::validate);
         let admissions: Vec<_> = members.iter_mut().map(Client::admission).collect();
         let same = |(rank, admission): (usize, &Admission)| {
             *admission == Admission { own_bit: 1 << rank, ..admissions[0].clone() }
@@ -67,16 +69,27 @@ impl Port {
 struct Client {
     reader: BufReader<TcpStream>,
     stream: TcpStream,
+    /// Its switch, and where its packets come from.
+    fake: Fake,
+    endpoint: Option<SocketAddr>,
 }
 
 impl Client {
-    fn new(address: SocketAddr) -> Self {
+    fn new(address: SocketAddr, fake: Fake) -> Self {
         let stream = TcpStream::connect(address).expect("the port listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time above 0");
-        Self { reader: BufReader::new(stream.try_clone().expect("a second handle")), stream }
+        Self {
+            reader: BufReader::new(stream.try_clone().expect("a second handle")),
+            stream,
+            fake,
+            endpoint: None,
+        }
     }
 
     fn say(&mut self, request: &SessionRequest) {
+        if let SessionRequest::Join(join) = request {
+            self.endpoint = Some(([127, 0, 0, 1], join.udp_port).into());
+        }
         let mut line = serde_json::to_vec(request).expect("requests are JSON");
         line.push(b'\n');
         self.stream.write_all(&line).expect("the server reads");
@@ -99,6 +112,14 @@ impl Client {
             Ok(_) => Some(serde_json::from_str(&line).expect("every line is an event")),
             Err(error) => panic!("no end and no event: {error}"),
         }
+    }
+
+    /// Validates its path when it is challenged.
+    fn validate(&mut self) {
+        let challenge = self.receive();
+        assert!(matches!(challenge, Some(SessionEvent::Path(_))), "{challenge:?}");
+        let token = self.endpoint.and_then(|endpoint| self.fake.lock().path_token(endpoint));
+        self.say(&SessionRequest::Path { token: token.expect("the switch has a token") });
     }
 
     fn admission(&mut self) -> Admission {
@@ -242,6 +263,8 @@ fn garbage_is_answered_and_affects_no_other_session() {
     version.stream.write_all(b"{\"type\":\"join\",\"version\":9,\"more\":1}\n").expect("the server reads");
     assert_eq!(version.refusal().0, Refusal::Version);
     let mut second = port.join("demo", 1, 2, 5001);
+    first.validate();
+    second.validate();
     assert_eq!(Admission { own_bit: 2, ..first.admission() }, second.admission());
     // Garbage from a member ends the job.
     second.stream.write_all(b"?\n").expect("the server reads");
@@ -302,8 +325,36 @@ fn a_slow_switch_delays_no_session() {
     assert_eq!(running[0].peer_lost(), 0);
     assert_eq!(port.join("b", 0, 2, 7000).refusal().0, Refusal::JobRunning);
     drop(release);
+    waiting.iter_mut().for_each(Client::validate);
     assert_eq!(Admission { own_bit: 2, ..waiting[0].admission() }, waiting[1].admission());
     port.finish();
+}
+
+#[test]
+fn a_switch_that_hangs_delays_no_job_elsewhere() {
+    let fakes = [Fake::new(1024, 64, 16), Fake::new(1024, 64, 16)];
+    let plane = Plane::queues(fakes.iter().map(Fake::boxed).collect());
+    let server = Server::over(([127, 0, 0, 1], 0).into(), config(), plane).expect("port 0 is free");
+    let handle = server.spawn().expect("a thread");
+    let join = |job: &str, udp_port: u16, fake: &Fake| {
+        let mut client = Client::new(handle.local_addr(), fake.clone());
+        client.say(&join(job, 0, 1, udp_port));
+        client
+    };
+    // The first job has its place at the first switch, the second at the other.
+    let (release, wait) = mpsc::channel::<()>();
+    fakes[0].lock().gate = Some(wait);
+    let mut stuck = join("stuck", 5000, &fakes[0]);
+    let mut free = join("free", 6000, &fakes[1]);
+    free.validate();
+    let _ = free.admission();
+    free.say(&SessionRequest::Leave {});
+    assert_eq!(free.receive(), None);
+    drop(release);
+    stuck.validate();
+    let _ = stuck.admission();
+    handle.shutdown().expect("the server and its drivers did not fail");
+    assert!(fakes.iter().all(|fake| fake.lock().is_empty()));
 }
 
 #[test]

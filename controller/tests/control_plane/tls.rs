@@ -98,10 +98,10 @@ fn receive(stream: impl Read) -> SessionEvent {
     }
 }
 
-fn is_admitted(address: SocketAddr, authority: &Authority, job: &str, udp_port: u16) {
+fn may_join(address: SocketAddr, authority: &Authority, job: &str, udp_port: u16) {
     let mut worker = secured(address, authority);
     say(&mut worker, &join(job, 0, 1, udp_port)).unwrap();
-    assert!(matches!(receive(&mut worker), SessionEvent::Admitted(_)));
+    assert!(matches!(receive(&mut worker), SessionEvent::Path(_)), "it is challenged when all are in");
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn workers_that_trust_the_authority_are_admitted_and_others_disconnect() {
     let (authority, other) = (Authority::new(), Authority::new());
     let port = port(Some(authority.acceptor()));
     let address = port.local_addr();
-    is_admitted(address, &authority, "a", 5000);
+    may_join(address, &authority, "a", 5000);
     let mut stranger = secured(address, &other);
     let refused = say(&mut stranger, &join("b", 0, 1, 5001)).unwrap_err();
     assert!(refused.to_string().contains("invalid peer certificate"), "{refused}");
-    is_admitted(address, &authority, "c", 5002);
+    may_join(address, &authority, "c", 5002);
     port.shutdown().unwrap();
 }
 
@@ -128,7 +128,7 @@ fn plain_text_at_a_tls_port_is_refused_with_the_reason() {
     };
     assert!(message.contains("speaks TLS") && message.contains("NETFOLD_CA"), "{message}");
     assert_eq!(plain.read(&mut [0]).unwrap(), 0, "no further data");
-    is_admitted(port.local_addr(), &authority, "a", 5001);
+    may_join(port.local_addr(), &authority, "a", 5001);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn stalled_handshakes_are_cut_off_and_delay_no_other_session() {
         // One that was cut off already has no need of it.
         let _ = stream.write_all(&[0x16, 3, 1, 2, 0, 1]);
     }
-    is_admitted(address, &authority, "a", 5000);
+    may_join(address, &authority, "a", 5000);
     for stream in &mut silent {
         let ended = stream.read(&mut [0; 64]);
         let gone = |kind| matches!(kind, std::io::ErrorKind::ConnectionReset);
@@ -166,6 +166,6 @@ fn stalled_handshakes_are_cut_off_and_delay_no_other_session() {
             "{ended:?}"
         );
     }
-    is_admitted(address, &authority, "b", 5001);
+    may_join(address, &authority, "b", 5001);
     port.shutdown().unwrap();
 }

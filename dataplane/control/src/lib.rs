@@ -1,12 +1,14 @@
 //! The messages of the control connection between a worker and the control port: one JSON object a line over TCP.
 //!
-//! The session lasts while the worker takes part in the job. A worker sends [`SessionRequest::Join`], receives
-//! [`SessionEvent::Admitted`] once every rank has joined (or [`SessionEvent::Refused`]), then sends [`SessionRequest::Alive`] every
+//! The session lasts while the worker takes part in the job. A worker sends [`SessionRequest::Join`] and receives
+//! [`SessionEvent::Path`] once every rank has joined (or [`SessionEvent::Refused`]); it shows by [`SessionRequest::Path`] that it receives
+//! packets, is sent [`SessionEvent::Admitted`] when every rank has, then sends [`SessionRequest::Alive`] every
 //! [`HEARTBEAT_MS`]; the server does the same with [`SessionEvent::Alive`]. A session that closes or is silent for
 //! [`LEASE_MS`] counts as lost and every other member receives [`SessionEvent::PeerLost`].
 #![forbid(unsafe_code)]
 
 mod band;
+mod path;
 mod port_protocol;
 mod ticket;
 
@@ -16,6 +18,7 @@ use netfold_wire::VERSION;
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
+pub use crate::path::{PathChallenge, PathToken};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::ticket::ResumeTicket;
 pub use netfold_wire::{Mode, Numerics};
@@ -149,6 +152,12 @@ pub enum SessionRequest {
     Resume(Resume),
     /// A sign of life.
     Alive {},
+    /// The path token that the worker has received from its switch: the proof that it receives packets at its address. The reply to
+    /// [`SessionEvent::Path`].
+    Path {
+        /// The token.
+        token: PathToken,
+    },
     /// Asks for the job's classes of packets, now and whenever they change: the reply is [`SessionEvent::Band`], any number of times. Of an
     /// admission that names a [`band`](Admission::band) alone; others are of a server that does not know it.
     Band {},
@@ -265,6 +274,9 @@ const fn one() -> u8 {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SessionEvent {
+    /// All ranks have joined: the worker is to validate its path, and to reply with [`SessionRequest::Path`]. The admission follows when all
+    /// have.
+    Path(PathChallenge),
     /// All ranks have joined; the job may start.
     Admitted(Admission),
     /// The worker may not join.

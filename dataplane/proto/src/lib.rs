@@ -13,6 +13,7 @@
 //! 4. After any of these, call [`Worker::poll_transmit`] until it returns `None` (or the transport pushes back) and
 //!    [`Worker::poll_event`] until it returns `None`.
 //!
+//! Before its job starts, a member validates its address by a [`PathValidation`].
 //! A [`LivenessMonitor`] beside it distinguishes a switch that is lost from ranks that are stragglers.
 //!
 //! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
@@ -25,6 +26,7 @@ mod descriptors;
 mod error;
 mod liveness;
 mod op;
+mod path;
 mod recovery;
 mod rtt;
 mod slot;
@@ -38,6 +40,7 @@ pub use error::{AbortReason, OpSpecError, SubmitError, WorkerConfigError};
 pub use liveness::{Liveness, LivenessMonitor};
 pub use netfold_wire::{Collective, DType};
 pub use op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpId, OpSpec, Tolerance};
+pub use path::PathValidation;
 pub use stats::{Ignored, WorkerStats};
 pub use time::Instant;
 pub use worker::{Codec, CodedChunk, Contributors, Handled, Worker, WorkerEvent};

@@ -125,6 +125,8 @@ wire_enum! {
         JobEnded = 12 "job_ended",
         /// A parent's RESULT for a chunk that this switch has not sent up.
         Unexpected = 13 "unexpected",
+        /// The member's address is not validated yet: `chunk` and `bitmap` of the REJECT carry its path token.
+        Path = 14 "path",
     }
 }
 

@@ -50,7 +50,7 @@ local FIELDS = {
 }
 local KINDS = { [1] = "data", [2] = "result", [3] = "close", [4] = "stale", [5] = "reject", [6] = "probe", [7] = "advance", [8] = "heard" }
 local OPS = { [0] = "sum", [1] = "min", [2] = "max" }
-local REASONS = { [0] = "none", [1] = "not_netfold", [2] = "length", [3] = "version", [4] = "kind", [5] = "unknown_job", [6] = "spoofed", [7] = "key", [8] = "epoch", [9] = "slot", [10] = "stale", [11] = "duplicate", [12] = "job_ended", [13] = "unexpected" }
+local REASONS = { [0] = "none", [1] = "not_netfold", [2] = "length", [3] = "version", [4] = "kind", [5] = "unknown_job", [6] = "spoofed", [7] = "key", [8] = "epoch", [9] = "slot", [10] = "stale", [11] = "duplicate", [12] = "job_ended", [13] = "unexpected", [14] = "path" }
 local FLAGS = {
     { name = "resend", mask = 0x01 },
     { name = "congestion", mask = 0x02 },

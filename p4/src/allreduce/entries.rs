@@ -161,6 +161,14 @@ pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     entries
 }
 
+/// The entry of a child whose address is not validated yet: it replies to the child's DATA with a REJECT for [`Reason::Path`], which
+/// carries `token` and is never longer than the packet that it replies to. Nothing else of the child is replied to.
+pub fn challenge_entry(node: &Node, child: &Child, token: u64) -> TableEntry {
+    let Sender { from, kind, key, epoch } = Sender::new(node, child.port, child.source, Kind::Data);
+    let matches = from.into_iter().chain([kind, key, epoch]).collect();
+    entry(matches, 60, id::CHALLENGE, vec![token >> 32, token & u64::from(u32::MAX)])
+}
+
 /// The action that admits a packet of the children `bits`. It completes a slot that has received `others` before.
 fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
     let mut params =

@@ -27,10 +27,11 @@ mod answers {
 pub(super) const BELOW: u64 = 1;
 pub(super) const PARENT: u64 = 2;
 
-/// Values of the `answer` variable: no reply; a REJECT; the packet has a destination.
+/// Values of the `answer` variable: no reply; a REJECT; the packet has a destination; a REJECT that carries a path token.
 const SILENT: u64 = 0;
 pub(super) const REFUSED: u64 = 1;
 const DECIDED: u64 = 2;
+pub(super) const CHALLENGED: u64 = 3;
 
 /// Bytes of IPv4 and UDP headers, and of UDP and IPv4 alone.
 const IPV4_LEN: u64 = 20;
@@ -80,7 +81,9 @@ impl Build<'_> {
         steps
             .push(when(admitted.clone(), vec![Stmt::Apply(TableId(0)), when(admitted, self.slot_machine())]));
         let answer = |value| self.var(v.answer).eq(Expr::Const(value, 8));
-        steps.push(choose(answer(REFUSED), self.reject(), vec![when(answer(SILENT), vec![Stmt::Drop])]));
+        let silent = when(answer(SILENT), vec![Stmt::Drop]);
+        let challenged = choose(answer(CHALLENGED), self.challenge(), vec![silent]);
+        steps.push(choose(answer(REFUSED), self.reject(), vec![challenged]));
         steps.push(Stmt::Count(PACKETS, self.var(v.reason).cast(32)));
         steps
     }
@@ -410,6 +413,14 @@ impl Build<'_> {
         ];
         steps.extend(self.header_only());
         steps.extend(self.answer());
+        steps
+    }
+
+    /// A REJECT that carries the sender's path token in place of chunk and bitmap.
+    fn challenge(&self) -> Vec<Stmt> {
+        let v = self.vars;
+        let mut steps = vec![self.put("chunk", self.var(v.others)), self.put("bitmap", self.var(v.bit))];
+        steps.extend(self.reject());
         steps
     }
 

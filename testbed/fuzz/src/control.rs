@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use netfold_control::{Join, LINE_LEN_MAX, Mode, Numerics, SessionEvent, SessionRequest};
+use netfold_control::{Join, LINE_LEN_MAX, Mode, Numerics, PathToken, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
@@ -33,6 +33,9 @@ struct Scene {
     tasks: VecDeque<SwitchTask>,
     /// Open sessions and their replies.
     sessions: BTreeMap<SessionId, u32>,
+    /// Where sessions send from, and the tokens of members that are challenged.
+    endpoints: BTreeMap<SessionId, SocketAddr>,
+    tokens: BTreeMap<SessionId, PathToken>,
 }
 
 /// Reads the data as lines of the control port, then as a history of it.
@@ -108,6 +111,8 @@ impl Scene {
             executor: Executor::new(vec![Box::new(FaultyDriver { pattern })]),
             tasks: VecDeque::new(),
             sessions: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
+            tokens: BTreeMap::new(),
         }
     }
 
@@ -117,6 +122,7 @@ impl Scene {
                 let peer = SocketAddr::from((Ipv4Addr::new(10, 0, 0, input.byte()), 40_000));
                 if let Ok(id) = self.coordinator.open(self.now, peer) {
                     self.sessions.insert(id, 0);
+                    self.endpoints.insert(id, peer);
                 }
             }
             2..=4 => self.say(input),
@@ -147,6 +153,7 @@ impl Scene {
             0 => SessionRequest::Alive {},
             1 => SessionRequest::Leave {},
             2 => SessionRequest::Band {},
+            3 => SessionRequest::Path { token: self.token(id, input) },
             _ => SessionRequest::Join(Join {
                 version: if input.below(32) == 0 { input.byte() } else { 1 },
                 credentials: None,
@@ -163,7 +170,18 @@ impl Scene {
                 movable: input.below(4) > 0,
             }),
         };
+        if let (SessionRequest::Join(join), Some(endpoint)) = (&request, self.endpoints.get_mut(&id)) {
+            endpoint.set_port(join.udp_port);
+        }
         self.coordinator.request(self.now, id, request);
+    }
+
+    /// Mostly the token that the switch has for a session's member.
+    fn token(&self, id: SessionId, input: &mut Input<'_>) -> PathToken {
+        match self.tokens.get(&id) {
+            Some(token) if input.below(8) > 0 => *token,
+            _ => PathToken(input.word().into()),
+        }
     }
 
     fn pick(&mut self, input: &mut Input<'_>) -> Option<SessionId> {
@@ -199,7 +217,18 @@ impl Scene {
                 Output::Close { session } => {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");
                 }
-                Output::Task(task) => self.tasks.push_back(task),
+                Output::Task(task) => {
+                    if let SwitchTask::Prepare { placement, tokens } = &task {
+                        let of = |(member, token): (&SocketAddr, &PathToken)| {
+                            let id = self.endpoints.iter().find(|(id, endpoint)| {
+                                *endpoint == member && self.sessions.contains_key(id)
+                            })?;
+                            Some((*id.0, *token))
+                        };
+                        self.tokens.extend(placement.members.iter().zip(tokens).filter_map(of));
+                    }
+                    self.tasks.push_back(task);
+                }
                 Output::Persist(_) => {}
                 Output::Log(event) => assert!(!format!("{event:?}").is_empty()),
             }

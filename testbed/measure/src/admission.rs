@@ -3,18 +3,19 @@
 //! Switches and controllers are processes of the program under test on this machine. A round admits one job of so many workers twice:
 //! through a controller with a database, which lays a tree over software switches that it drives over P4Runtime, a spine and leaves
 //! below it; and, as the bound, at the control port that a software switch has itself, with nothing between it and its tables. Workers
-//! are TCP sessions that are open already; the time runs from the first request until the last of them is admitted, when
-//! all slots are cleared and all tables written.
+//! are TCP sessions and UDP sockets that are open already; the time runs from the first request until the last of them is admitted, when
+//! all slots are cleared, every worker has validated its path, and all tables are written.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use netfold_control::{Credentials, Join, Mode, SessionEvent, SessionRequest};
+use netfold_control::{Credentials, Join, Mode, PathChallenge, SessionEvent, SessionRequest};
+use netfold_proto::PathValidation;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -239,7 +240,7 @@ fn topology(config: &AdmissionConfig, at: &[SocketAddr]) -> String {
     text
 }
 
-/// The address that a rank gives; no packet goes there.
+/// The address that a rank gives.
 fn address(rank: u16) -> Ipv4Addr {
     let [high, low] = (rank + 2).to_be_bytes();
     Ipv4Addr::new(127, 78, high, low)
@@ -252,46 +253,98 @@ fn switch_of(config: &AdmissionConfig, rank: u16) -> u16 {
     }
 }
 
-/// Sessions that are open, and have not joined yet.
-struct Sessions(Vec<BufReader<TcpStream>>);
+/// A worker: its session, which has not joined yet, and the socket of its packets.
+struct Member {
+    session: BufReader<TcpStream>,
+    socket: UdpSocket,
+    switch: SocketAddr,
+}
+
+/// Workers whose sessions are open.
+struct Sessions(Vec<Member>);
+
+impl Member {
+    fn open(rank: u16, to: SocketAddr, own: bool) -> io::Result<Self> {
+        let session = TcpStream::connect(to)?;
+        session.set_read_timeout(Some(STALL_TIMEOUT))?;
+        session.set_nodelay(true)?;
+        // A switch's own control port expects packets from the session's address.
+        let from = if own { Ipv4Addr::LOCALHOST } else { address(rank) };
+        let socket = UdpSocket::bind((from, 0))?;
+        Ok(Self { session: BufReader::new(session), socket, switch: to })
+    }
+
+    /// The next event that is not a heartbeat.
+    fn receive(&mut self, rank: u16) -> Result<SessionEvent, AdmissionError> {
+        loop {
+            let mut line = String::new();
+            self.session.read_line(&mut line).map_err(cannot("hear from a control port"))?;
+            match serde_json::from_str(&line) {
+                Ok(SessionEvent::Alive {}) => {}
+                Ok(event) => return Ok(event),
+                Err(_) => return Err(AdmissionError::Refused { rank, reply: line }),
+            }
+        }
+    }
+
+    /// Requests the path token from the switch until it arrives, and sends it to the control port.
+    fn validate(&mut self, challenge: PathChallenge) -> Result<(), AdmissionError> {
+        let switch = (challenge.switch.unwrap_or(self.switch.ip()), challenge.udp_port);
+        let begun = Instant::now();
+        let now = || netfold_proto::Instant::ZERO + begun.elapsed();
+        let mut validation = PathValidation::new(now(), challenge);
+        let cannot_validate = || cannot("validate a path");
+        while begun.elapsed() < STALL_TIMEOUT {
+            if let Some(request) = validation.poll_transmit(now()) {
+                self.socket.send_to(&request, switch).map_err(cannot_validate())?;
+            }
+            let wait = validation.timeout(now()).max(Duration::from_millis(1));
+            self.socket.set_read_timeout(Some(wait)).map_err(cannot_validate())?;
+            let mut reply = [0; 2048];
+            let received = self.socket.recv(&mut reply).ok();
+            if let Some(token) = received.and_then(|len| validation.token(&reply[..len])) {
+                let line = serde_json::to_string(&SessionRequest::Path { token });
+                let line = line.map_err(|error| cannot_validate()(error.into()))? + "\n";
+                return self.session.get_mut().write_all(line.as_bytes()).map_err(cannot_validate());
+            }
+        }
+        Err(cannot_validate()(io::ErrorKind::TimedOut.into()))
+    }
+}
 
 impl Sessions {
-    fn open(workers: u16, to: SocketAddr) -> Result<Self, AdmissionError> {
-        let session = |_| {
-            let stream = TcpStream::connect(to)?;
-            stream.set_read_timeout(Some(STALL_TIMEOUT))?;
-            stream.set_nodelay(true)?;
-            Ok(BufReader::new(stream))
-        };
-        let sessions: io::Result<Vec<_>> = (0..workers).map(session).collect();
-        sessions.map(Self).map_err(cannot("connect to a control port"))
+    fn open(workers: u16, to: SocketAddr, own: bool) -> Result<Self, AdmissionError> {
+        let members: io::Result<Vec<_>> = (0..workers).map(|rank| Member::open(rank, to, own)).collect();
+        members.map(Self).map_err(cannot("connect to a control port"))
     }
 
     /// Joins with all, and returns how long it took and the slots that were granted.
-    fn admit(&mut self, requests: &[SessionRequest]) -> Result<(Duration, u32), AdmissionError> {
-        let mut lines = Vec::with_capacity(requests.len());
-        for request in requests {
-            let line = serde_json::to_string(request).map_err(|error| cannot("write JSON")(error.into()))?;
-            lines.push(line + "\n");
+    fn admit(
+        &mut self,
+        request: impl Fn(u16, u16) -> SessionRequest,
+    ) -> Result<(Duration, u32), AdmissionError> {
+        let mut lines = Vec::with_capacity(self.0.len());
+        for (rank, member) in (0..).zip(&self.0) {
+            let port = member.socket.local_addr().map_err(cannot("read the port of a socket"))?.port();
+            let line = serde_json::to_string(&request(rank, port));
+            lines.push(line.map_err(|error| cannot("write JSON")(error.into()))? + "\n");
         }
         let begun = Instant::now();
-        for (session, line) in self.0.iter_mut().zip(&lines) {
-            session.get_mut().write_all(line.as_bytes()).map_err(cannot("join"))?;
+        for (member, line) in self.0.iter_mut().zip(&lines) {
+            member.session.get_mut().write_all(line.as_bytes()).map_err(cannot("join"))?;
+        }
+        let refused = |rank, event| AdmissionError::Refused { rank, reply: format!("{event:?}") };
+        for (rank, member) in (0..).zip(&mut self.0) {
+            match member.receive(rank)? {
+                SessionEvent::Path(challenge) => member.validate(challenge)?,
+                event => return Err(refused(rank, event)),
+            }
         }
         let mut slots = 0;
-        for (rank, session) in (0..).zip(&mut self.0) {
-            let mut line = String::new();
-            loop {
-                line.clear();
-                session.read_line(&mut line).map_err(cannot("hear from a control port"))?;
-                match serde_json::from_str(&line) {
-                    Ok(SessionEvent::Admitted(admission)) => {
-                        slots = admission.slots;
-                        break;
-                    }
-                    Ok(SessionEvent::Alive {}) => {}
-                    _ => return Err(AdmissionError::Refused { rank, reply: line }),
-                }
+        for (rank, member) in (0..).zip(&mut self.0) {
+            match member.receive(rank)? {
+                SessionEvent::Admitted(admission) => slots = admission.slots,
+                event => return Err(refused(rank, event)),
             }
         }
         Ok((begun.elapsed(), slots))
@@ -301,28 +354,29 @@ impl Sessions {
     fn leave(mut self) -> Result<(), AdmissionError> {
         let mut line = serde_json::to_vec(&SessionRequest::Leave {}).unwrap_or_default();
         line.push(b'\n');
-        for session in &mut self.0 {
-            session.get_mut().write_all(&line).map_err(cannot("leave"))?;
+        for member in &mut self.0 {
+            member.session.get_mut().write_all(&line).map_err(cannot("leave"))?;
         }
-        for session in &mut self.0 {
+        for member in &mut self.0 {
             // Remaining lines, until the end.
             let mut reply = String::new();
-            while session.read_line(&mut reply).is_ok_and(|bytes| bytes > 0) {}
+            while member.session.read_line(&mut reply).is_ok_and(|bytes| bytes > 0) {}
         }
         Ok(())
     }
 }
 
-/// The ranks' requests.
-fn requests(config: &AdmissionConfig, job: &str, credentials: Option<&Credentials>) -> Vec<SessionRequest> {
-    let request = |rank: u16| {
-        let mut join = Join::new(job, (rank, config.workers), Mode::Bfp16, config.slots, 40_000 + rank);
-        join.credentials = credentials.cloned();
-        // A switch of its own knows workers by where they come from.
-        join.address = credentials.map(|_| address(rank).into());
-        SessionRequest::Join(join)
-    };
-    (0..config.workers).map(request).collect()
+/// A rank's request; its packets come from the port `udp_port`.
+fn request(
+    config: &AdmissionConfig,
+    job: &str,
+    credentials: Option<&Credentials>,
+    (rank, udp_port): (u16, u16),
+) -> SessionRequest {
+    let join = Join::new(job, (rank, config.workers), Mode::Bfp16, config.slots, udp_port);
+    // A switch of its own knows workers by where they come from.
+    let address = credentials.map(|_| address(rank).into());
+    SessionRequest::Join(Join { credentials: credentials.cloned(), address, ..join })
 }
 
 /// Measures; `on_round` is called after each round.
@@ -342,9 +396,10 @@ pub fn run(config: &AdmissionConfig, mut on_round: impl FnMut(u32)) -> Result<Ad
                 true => (rig.controller_address, &mut rig.controller),
                 false => (rig.own_address, &mut rig.own),
             };
-            let mut sessions = Sessions::open(config.workers, to)?;
-            let requests = requests(config, &job, through.then_some(&rig.credentials));
-            let (time, slots) = sessions.admit(&requests)?;
+            let mut sessions = Sessions::open(config.workers, to, !through)?;
+            let credentials = through.then_some(&rig.credentials);
+            let (time, slots) =
+                sessions.admit(|rank, udp_port| request(config, &job, credentials, (rank, udp_port)))?;
             sessions.leave()?;
             running.wait("job_ended", |line| line["event"] == "job_ended" || line["kind"] == "job_ended")?;
             if round > 0 {

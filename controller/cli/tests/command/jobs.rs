@@ -1,6 +1,8 @@
 //! Workers started by hand at one switch: their results, and how they are notified of lost peers.
 
+use netfold_control::LEASE_MS;
 use netfold_io::vacant_address;
+use std::time::{Duration, Instant};
 
 use crate::process::{Process, number, run, text};
 
@@ -52,6 +54,32 @@ fn results_without_a_switch_are_checked() {
             worker.event("done");
             assert!(worker.wait().success());
         }
+    }
+}
+
+/// A machine that is paused for longer than a lease: neither side mistakes its own pause for the other's.
+#[test]
+fn a_pause_of_all_processes_ends_no_job() {
+    let (mut switch, control) = Process::switch("");
+    let endless = "--bytes 16KiB --iterations 10000000";
+    let mut running = workers(&control, "paused", &[(0, endless), (1, endless)], 2);
+    for worker in &mut running {
+        worker.event("all_reduce");
+    }
+    for signal in ["STOP", "CONT"] {
+        running.iter_mut().chain([&mut switch]).for_each(|process| process.signal(signal));
+        if signal == "STOP" {
+            std::thread::sleep(Duration::from_millis(LEASE_MS + 500));
+        }
+    }
+    let resumed = Instant::now();
+    for worker in &mut running {
+        // Those of before are in the pipe.
+        while resumed.elapsed() < Duration::from_millis(LEASE_MS) {
+            let line = worker.event("all_reduce");
+            assert_eq!(number(&line, "wrong"), 0.0, "{line}");
+        }
+        worker.event("all_reduce");
     }
 }
 

@@ -35,7 +35,8 @@ fn ranks_of_a_host_are_summed_through_shared_memory() {
         let mut workers: Vec<_> = (0..3).map(|rank| worker(&control, &name, job, (rank, 3), more)).collect();
         for worker in &mut workers {
             let done = worker.event("done");
-            assert_eq!((number(&done, "wrong"), number(&done, "retransmits")), (0.0, 0.0), "{done}");
+            // A rank that is not scheduled for a timeout may send chunks again, also over a lossless transport.
+            assert_eq!(number(&done, "wrong"), 0.0, "{done}");
             assert!(worker.wait().success());
         }
     }

@@ -6,6 +6,7 @@ mod bounded;
 mod congestion;
 mod controlled;
 mod paths;
+mod reflection;
 mod start;
 mod threads;
 

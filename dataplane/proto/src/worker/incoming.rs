@@ -64,6 +64,10 @@ impl Worker {
             // A REJECT of any chunk of this epoch stands for all that follow.
             Kind::Reject => {
                 self.check_answer(packet.payload())?;
+                // A delayed reply to a request of path validation, which preceded the admission.
+                if repr.reason == Reason::Path {
+                    return Err(Ignored::Late);
+                }
                 if matches!(repr.reason, Reason::None | Reason::Stale | Reason::Duplicate) {
                     return Err(Ignored::Shape);
                 }

@@ -442,6 +442,7 @@ fn stale_and_reject_end_the_job() {
         aborted(AbortReason::Rejected(Reason::JobEnded))
     );
     assert_eq!(answer(Kind::Reject, Reason::None, |_| {}), ignored(Ignored::Shape));
+    assert_eq!(answer(Kind::Reject, Reason::Path, |_| {}), ignored(Ignored::Late));
     assert_eq!(answer(Kind::Reject, Reason::Epoch, |repr| repr.epoch += 1), ignored(Ignored::Epoch));
     assert_eq!(answer(Kind::Reject, Reason::Key, |repr| repr.key += 1), ignored(Ignored::Key));
     assert_eq!(answer(Kind::Reject, Reason::Slot, |repr| repr.job += 1), ignored(Ignored::Job));

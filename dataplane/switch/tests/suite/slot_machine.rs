@@ -1,7 +1,7 @@
 //! The slot machine of the generated pipelines, packet by packet: every row of the rules, in both encapsulations.
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Child, Node, job_entries, node_entries};
+use netfold_p4::allreduce::{self, Child, Node, challenge_entry, job_entries, node_entries};
 use netfold_p4::p4info;
 use netfold_switch::{Pipeline, Send, SimdLevel, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
@@ -331,6 +331,45 @@ fn packets_that_are_not_admitted_change_no_slot_and_are_counted_by_reason() {
         }
         assert_eq!((rig.count(Reason::Epoch), rig.count(Reason::Slot)), (1, 2));
         assert_eq!(rig.all_slots(), before);
+    }
+}
+
+#[test]
+fn a_challenged_address_receives_its_token_in_no_more_bytes_than_it_sent() {
+    const TOKEN: u64 = 0x0123_4567_89ab_cdef;
+    for mut rig in Rig::both() {
+        let source = |port: u16| if rig.ethernet { u32::from(outer(port).source.ip) } else { 0 };
+        let node = Node { job: 11, epoch: 3, key: 0x5eed, base: 16, ..NODE };
+        let child = Child { port: 4, source: source(4), rank: 0 };
+        rig.pipeline.insert(&challenge_entry(&node, &child, TOKEN)).unwrap();
+        let before = rig.all_slots();
+        let good = Repr { job: 11, epoch: 3, key: 0x5eed, ..data(0, 0, 0) };
+        let token = |repr: Repr| Repr {
+            kind: Kind::Reject,
+            reason: Reason::Path,
+            flags: Flags::BARE,
+            chunk: 0x0123_4567,
+            bitmap: 0x89ab_cdef,
+            ..repr
+        };
+        let bare = Repr { flags: Flags::BARE, count: 0, ..good };
+        let full = Repr { slot: 3, chunk: 9, ..good };
+        for (repr, lanes) in [(bare, vec![]), (full, lanes(7))] {
+            let want = Out { send: Send::Unicast(4), repr: token(repr), lanes: vec![] };
+            assert_eq!(rig.send(4, repr, &lanes), Some(want));
+        }
+        // Nothing else is replied to: other ports, keys, epochs and kinds.
+        for (port, repr) in [
+            (3, bare),
+            (4, Repr { key: 1, ..bare }),
+            (4, Repr { epoch: 4, ..bare }),
+            (4, Repr { kind: Kind::Close, ..bare }),
+            (4, Repr { kind: Kind::Result, ..bare }),
+        ] {
+            assert_eq!(rig.send(port, repr, &[]), None, "{port} {repr}");
+        }
+        assert_eq!(rig.count(Reason::Path), 2);
+        assert_eq!(rig.all_slots(), before, "a challenge changes no slot");
     }
 }
 

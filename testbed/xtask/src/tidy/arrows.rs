@@ -78,6 +78,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "netfold-wire",
             "netfold-control",
+            "netfold-proto",
             "netfold-io",
             "netfold-dpdk",
             "netfold-p4",

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Credentials, Join, Refusal, ResumeTicket, SessionEvent, SessionRequest};
+use netfold_control::{
+    Credentials, Join, PathChallenge, Refusal, ResumeTicket, SessionEvent, SessionRequest,
+};
 
 const TICK: Duration = Duration::from_millis(50);
 
@@ -297,10 +299,17 @@ impl Shared {
         let mut admission = loop {
             match events.next::<SessionEvent>() {
                 Ok(Some(SessionEvent::Admitted(admission))) => break admission,
+                Ok(Some(SessionEvent::Path(challenge))) => {
+                    let switch = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
+                    send_line(&mut down, &SessionEvent::Path(PathChallenge { switch, ..challenge }));
+                }
                 Ok(Some(SessionEvent::Alive {}) | None) => {
-                    // If the worker gives up waiting, the session with the switch ends as well.
-                    if lines.next::<SessionRequest>().is_err() || self.stopped.load(Ordering::Relaxed) {
-                        return;
+                    match lines.next::<SessionRequest>() {
+                        Ok(Some(token @ SessionRequest::Path { .. })) => drop(send_line(&mut up, &token)),
+                        // If the worker gives up waiting, the session with the switch ends as well.
+                        Err(()) => return,
+                        Ok(_) if self.stopped.load(Ordering::Relaxed) => return,
+                        Ok(_) => {}
                     }
                 }
                 Ok(Some(other)) => {

@@ -1,0 +1,86 @@
+//! What jobs that form share: addresses, and places to form in. None is held against an owner that has fewer.
+
+use super::{Coordinator, SessionId, Stage};
+use crate::jobs::{FormingTree, Owner, TreeName, TreePhase};
+use crate::message::Refused;
+use netfold_control::Refusal;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+impl Coordinator {
+    /// Whose a job is that this session begins.
+    pub(super) fn owner_of(&self, name: &TreeName, id: SessionId) -> Owner {
+        if self.config.tenants {
+            return Owner::Tenant(name.name.tenant.clone());
+        }
+        Owner::Address(self.sessions[&id].peer.ip().to_canonical())
+    }
+
+    /// Ends the claim to an endpoint of a worker on another host, if the worker that asks for it now is on the host of that address.
+    /// Before an address is validated anyone may name it; a member of a running job has validated it, and keeps it.
+    pub(super) fn yield_endpoint(&mut self, id: SessionId, endpoint: SocketAddr) {
+        let is_native = |id: &SessionId| self.sessions[id].peer.ip().to_canonical() == endpoint.ip();
+        let Some(holder) = self.endpoints.get(&endpoint).copied() else { return };
+        let validated = match self.sessions[&holder].stage {
+            Stage::Active { job, .. } => self.active[&job].phase == TreePhase::Running,
+            Stage::Greeting | Stage::Forming { .. } => false,
+        };
+        if validated || is_native(&holder) || !is_native(&id) {
+            return;
+        }
+        let message =
+            format!("a worker on the host of {endpoint} sends from there: give this one its own address");
+        self.refuse(holder, Refused::new(Refusal::Argument, message));
+    }
+
+    /// Makes room for one more worker of an owner that waits for its peers, in the formation `own` or a new one: at the limits, the oldest
+    /// formation of the owner that has most is ended, if that owner will still have no fewer than this one.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] when no owner has more.
+    pub(super) fn make_room_to_form(&mut self, owner: &Owner, own: Option<u64>) -> Result<(), Refused> {
+        let one = |_: &FormingTree| 1;
+        let running = self.active.values().filter(|job| !job.is_over()).count();
+        if own.is_none() && running + self.forming.len() >= self.config.jobs_max {
+            let busy = || {
+                let jobs = running + self.forming.len();
+                Refused::new(Refusal::Busy, format!("{jobs} jobs run or form already: wait for one to end"))
+            };
+            let formation = self.excess_formation(owner, own, one).ok_or_else(busy)?;
+            self.end_in_favour(formation);
+        }
+        let members = |job: &FormingTree| job.members.len();
+        let pending: usize = self.forming.values().map(members).sum();
+        if pending >= self.config.pending_joins_max {
+            let message = format!("{pending} workers wait for their peers already: try again later");
+            let busy = || Refused::new(Refusal::Busy, message);
+            let formation = self.excess_formation(owner, own, members).ok_or_else(busy)?;
+            self.end_in_favour(formation);
+        }
+        Ok(())
+    }
+
+    /// The oldest formation of the owner that has most of what `weight` counts, if it would have no less than `owner` without it.
+    fn excess_formation(
+        &self,
+        owner: &Owner,
+        own: Option<u64>,
+        weight: impl Fn(&FormingTree) -> usize,
+    ) -> Option<u64> {
+        let mut held = BTreeMap::<&Owner, usize>::new();
+        for job in self.forming.values() {
+            *held.entry(&job.owner).or_default() += weight(job);
+        }
+        let wanted = held.get(owner).copied().unwrap_or_default() + 1;
+        let (most, amount) = held.into_iter().max_by_key(|(_, amount)| *amount)?;
+        // Formations are numbered in the order of their first joins.
+        let mut theirs = self.forming.iter().filter(|(id, job)| job.owner == *most && Some(**id) != own);
+        let (formation, job) = theirs.next()?;
+        (most != owner && amount.saturating_sub(weight(job)) >= wanted).then_some(*formation)
+    }
+
+    fn end_in_favour(&mut self, formation: u64) {
+        let message = "too many workers wait for their peers, and this job's owner has most of them: start all ranks at once";
+        self.refuse_formation(formation, Refused::new(Refusal::Busy, message));
+    }
+}

@@ -1,0 +1,65 @@
+//! Path validation by a session that waits for its admission: the packets are sent and received by the worker's own packet I/O.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use netfold_control::{PathChallenge, PathToken};
+use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
+use netfold_proto::PathValidation;
+
+use crate::error::Error;
+
+/// Longest wait for a packet before the session is read again.
+const TURN: Duration = Duration::from_millis(20);
+
+/// The packet I/O that a worker will have in its job, and the validation under way.
+pub(crate) struct PathIo<'a> {
+    io: &'a mut dyn PacketIo,
+    start: Instant,
+    state: Option<(PathValidation, RxBatch)>,
+}
+
+impl<'a> PathIo<'a> {
+    /// Packet I/O whose only port has no peer yet.
+    pub(crate) fn new(io: &'a mut dyn PacketIo) -> Self {
+        Self { io, start: Instant::now(), state: None }
+    }
+
+    fn now(&self) -> netfold_proto::Instant {
+        netfold_proto::Instant::ZERO + self.start.elapsed()
+    }
+
+    /// Whether a token is awaited.
+    pub(super) fn is_validating(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Begins a validation; `port` is the address of the control port.
+    pub(super) fn begin(&mut self, challenge: PathChallenge, port: SocketAddr) -> Result<(), Error> {
+        let switch = SocketAddr::new(challenge.switch.unwrap_or(port.ip()), challenge.udp_port);
+        self.io.bind_port(PortId(0), switch)?;
+        log::debug!("validating the path to the switch at {switch}");
+        self.state = Some((PathValidation::new(self.now(), challenge), self.io.capabilities().batch()));
+        Ok(())
+    }
+
+    /// Sends the request that is due, and waits for a moment for the token.
+    pub(super) fn turn(&mut self) -> Result<Option<PathToken>, Error> {
+        let now = self.now();
+        let Some((validation, batch)) = &mut self.state else { return Ok(None) };
+        if let Some(request) = validation.poll_transmit(now) {
+            // A request that the transport does not take is lost like any other.
+            self.io
+                .transmit(&request, &[Transmit { port: PortId(0), offset: 0, len: request.len() as u32 }])?;
+        }
+        self.io.wait(validation.timeout(now).min(TURN))?;
+        let mut token = None;
+        while token.is_none() && self.io.receive(batch)? > 0 {
+            token = batch.packets().iter().find_map(|packet| validation.token(batch.bytes(packet)));
+        }
+        if token.is_some() {
+            self.state = None;
+        }
+        Ok(token)
+    }
+}
