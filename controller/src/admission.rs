@@ -40,7 +40,7 @@ use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_control::{CongestionAlgorithm, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{CongestionAlgorithm, MemberCounters, Refusal, SessionEvent, SessionRequest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -396,10 +396,13 @@ impl Coordinator {
                     Refused::protocol("classes of packets are told to workers of a job that runs"),
                 );
             }
-            (SessionRequest::Alive {}, Stage::Greeting) => {
+            (SessionRequest::Alive { .. }, Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }
-            (SessionRequest::Alive {}, _) => {}
+            (SessionRequest::Alive { counters: Some(counters) }, Stage::Active { job, rank }) => {
+                self.note_counters(job, rank, counters);
+            }
+            (SessionRequest::Alive { .. }, _) => {}
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }
     }
@@ -544,6 +547,20 @@ impl Coordinator {
             if state.stage != Stage::Greeting {
                 self.outputs.push_back(Output::Send { session, event: SessionEvent::Alive {} });
             }
+        }
+        for job in self.active.values_mut() {
+            if self.heartbeat_armed {
+                job.traffic.sample(now);
+            } else {
+                job.traffic.pause();
+            }
+        }
+    }
+
+    /// Takes the counters of a member.
+    fn note_counters(&mut self, job: u16, rank: u16, counters: MemberCounters) {
+        if let Some(active) = self.active.get_mut(&job) {
+            active.traffic.report(rank, counters);
         }
     }
 

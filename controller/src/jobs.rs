@@ -14,6 +14,7 @@
 use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use crate::ticket::TicketKey;
+use crate::traffic::TreeTraffic;
 use netfold_control::Band;
 use netfold_control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,6 +155,8 @@ pub(crate) struct ActiveTree {
     pub(crate) released: BTreeSet<u16>,
     /// Members that are being retired.
     pub(crate) retiring: usize,
+    /// What its members report of their packets.
+    pub(crate) traffic: TreeTraffic,
 }
 
 impl ActiveTree {

@@ -74,6 +74,7 @@ pub mod switch_status;
 pub mod ticket;
 mod timers;
 pub mod topology;
+mod traffic;
 pub mod tree;
 pub mod view;
 

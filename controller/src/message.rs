@@ -153,7 +153,7 @@ mod tests {
             assert!(decode(http.as_bytes()).unwrap_err().message.contains("20042"), "{http}");
         }
         assert_eq!(reason(""), Refusal::Protocol);
-        assert_eq!(decode(br#"{"type":"alive"}"#), Ok(SessionRequest::Alive {}));
+        assert_eq!(decode(br#"{"type":"alive"}"#), Ok(SessionRequest::ALIVE));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! What people and programs see of a control plane: one moment of it, as plain data.
 
 use crate::record::{JobName, JobSpec, JobState, Quota};
-use netfold_control::Band;
-use netfold_control::Numerics;
+use netfold_control::{Band, MemberCounters, Numerics};
 use serde::Serialize;
 use std::net::SocketAddr;
 
@@ -61,8 +60,21 @@ pub struct JobView {
     pub last: Option<String>,
     /// Its classes of packets while it runs, where jobs have different ones.
     pub band: Option<Band>,
+    /// Its traffic, once a worker with a place has reported any.
+    pub traffic: Option<TrafficView>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
+}
+
+/// Traffic of a job, as its workers report it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct TrafficView {
+    /// Goodput of the last seconds: bytes of tensors a second of which a worker received the results, the mean of all workers.
+    pub goodput: u64,
+    /// The fraction, 0 to 1, of the packets sent in the last seconds that were retransmissions.
+    pub retransmission_ratio: f64,
+    /// The sums of all workers' counters since the job has its place.
+    pub totals: MemberCounters,
 }
 
 /// A tree of a job.
@@ -110,6 +122,8 @@ pub struct MemberView {
     pub switch: Option<String>,
     /// `here`, `away` (its session broke and it may resume) or `left`.
     pub state: &'static str,
+    /// Its counters, once it has reported any.
+    pub counters: Option<MemberCounters>,
 }
 
 /// A switch.

@@ -45,6 +45,9 @@ const BURST_MAX: usize = 64;
 /// How often the engine polls whether other ranks continue without the switch.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often the engine publishes the counters for the control port while there is work, and once after it: twice in a heartbeat.
+const POST_INTERVAL: Duration = Duration::from_millis(netfold_control::HEARTBEAT_MS / 2);
+
 /// Consecutive turns that receive packets after which timers are handled all the same.
 const BUSY_TURNS_MAX: u32 = 16;
 
@@ -80,6 +83,10 @@ pub(crate) struct Engine {
     send_single: bool,
     /// When the engine last polled whether other ranks wait for this one.
     polled_at: Instant,
+    /// When the engine publishes the counters for the control port again.
+    post_at: netfold_proto::Instant,
+    /// An operation has finished since it published them.
+    unposted: bool,
     /// Counters of workers whose attachments are lost.
     earlier: Stats,
 }
@@ -216,6 +223,8 @@ impl Engine {
             segmentation: Segmentation::new(),
             send_single: false,
             polled_at: Instant::now(),
+            post_at: netfold_proto::Instant::ZERO,
+            unposted: false,
             earlier: Stats::default(),
         }
     }
@@ -274,6 +283,10 @@ impl Engine {
         let received = self.io.receive(&mut self.rx)?;
         let now = self.clock.now();
         self.check_liveness(now, received > 0)?;
+        if now >= self.post_at {
+            self.events.post_counters(self.streams.counters());
+            (self.post_at, self.unposted) = (now + POST_INTERVAL, false);
+        }
         self.busy_turns = if received > 0 { self.busy_turns + 1 } else { 0 };
         for packet in self.rx.packets() {
             if packet.port == SWITCH {
@@ -422,6 +435,7 @@ impl Engine {
             self.post_stats();
             self.update_segmentation();
             self.streams.finish(done);
+            self.unposted = true;
             self.backlog = true; // there is capacity now; one check of the mailbox for each operation
         }
         Ok(())
@@ -431,7 +445,9 @@ impl Engine {
         if self.backlog {
             return Ok(());
         }
-        let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - self.clock.now());
+        let now = self.clock.now();
+        let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - now);
+        let timeout = if self.unposted { timeout.min(self.post_at - now) } else { timeout };
         let awaiting = self.departed.is_some() && self.streams.outstanding() > 0;
         let longest = if awaiting
             || self.peers.is_some()

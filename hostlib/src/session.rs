@@ -240,7 +240,8 @@ impl Session {
             if !broken && heartbeat_at.elapsed() >= HEARTBEAT {
                 heartbeat_at = Instant::now();
                 // What the port sent last is still read: it may explain the break.
-                broken = self.control.send(&SessionRequest::Alive {}).is_err();
+                broken =
+                    self.control.send(&SessionRequest::Alive { counters: Some(events.counters()) }).is_err();
             }
             let received = self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed()));
             let now = Instant::now();

@@ -1,8 +1,8 @@
-//! What a control session has received for its engine.
+//! What a control session and its engine tell each other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netfold_control::Band;
+use netfold_control::{Band, MemberCounters};
 
 use crate::error::Error;
 use crate::lower::SwitchOperation;
@@ -16,6 +16,8 @@ pub(crate) struct SessionEvents(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     pending: Mutex<PendingEvents>,
+    /// The engine's counters.
+    counters: Mutex<MemberCounters>,
     /// Notified of every event.
     engine: Arc<Mailbox<SwitchOperation>>,
 }
@@ -30,7 +32,7 @@ struct PendingEvents {
 
 impl SessionEvents {
     pub(crate) fn new(engine: Arc<Mailbox<SwitchOperation>>) -> Self {
-        Self(Arc::new(Shared { pending: Mutex::default(), engine }))
+        Self(Arc::new(Shared { pending: Mutex::default(), counters: Mutex::default(), engine }))
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingEvents> {
@@ -58,6 +60,16 @@ impl SessionEvents {
     /// Takes the classes of packets that were received last.
     pub(crate) fn take_band(&self) -> Option<Band> {
         self.lock().band.take()
+    }
+
+    /// Engine: publishes its counters at this attachment.
+    pub(crate) fn post_counters(&self, counters: MemberCounters) {
+        *self.0.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    /// The engine's counters, as it published them last.
+    pub(crate) fn counters(&self) -> MemberCounters {
+        *self.0.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the attachment is lost, if it is.

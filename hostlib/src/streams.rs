@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use netfold_control::Band;
+use netfold_control::{Band, MemberCounters};
 use netfold_proto::{
     Instant, OpId, OpSpec, SlotShare, SubmitError, Worker, WorkerConfig, WorkerEvent, WorkerStats,
 };
@@ -153,6 +153,19 @@ impl Streams {
             sum.add(self.all[class].worker.stats());
         }
         sum
+    }
+
+    /// Counters for the control port.
+    pub(crate) fn counters(&self) -> MemberCounters {
+        let mut counters = MemberCounters::default();
+        for Stream { worker, tensors, .. } in &self.all {
+            let stats = worker.stats();
+            counters.tensor_bytes += tensors.bytes_done(|op| worker.missing(op));
+            counters.packets_sent += stats.sent;
+            counters.packets_retransmitted += stats.retransmitted;
+            counters.results_received += stats.results;
+        }
+        counters
     }
 
     /// Takes an operation, or settles it with the error that forbids it.

@@ -67,6 +67,8 @@ pub(crate) struct Tensors {
     retained: Option<RetainedResults>,
     /// How large this rank's blocks are.
     magnitudes: Magnitudes,
+    /// Bytes of the tensors of finished operations.
+    finished_bytes: u64,
     /// Operations of earlier workers, whose attachments are lost: stochastic rounding continues its sequence.
     before: u64,
 }
@@ -87,6 +89,7 @@ impl Tensors {
             shift: 0,
             retained: None,
             magnitudes: Magnitudes::default(),
+            finished_bytes: 0,
             before: 0,
         }
     }
@@ -155,10 +158,23 @@ impl Tensors {
         debug_assert_eq!(op.0, self.first, "operations finish in order");
         let Some(mut pending) = self.pending.pop_front() else { return };
         self.first += 1;
+        self.finished_bytes += pending.tensor_bytes();
         if let Some(retained) = &mut self.retained {
             pending.retain_tail(retained);
         }
         pending.finish();
+    }
+
+    /// Bytes of tensors of which the results are there: all of finished operations, and of pending ones the fraction that `missing` says,
+    /// results that are missing and results in all.
+    pub(crate) fn bytes_done(&self, missing: impl Fn(OpId) -> Option<(u64, u64)>) -> u64 {
+        let pending = (self.first..).zip(&self.pending).map(|(number, pending)| {
+            // What the worker does not have any more is done, and about to be finished.
+            let (missing, all) = missing(OpId(number)).unwrap_or((0, 1));
+            let done = u128::from(all.saturating_sub(missing)) * u128::from(pending.tensor_bytes());
+            u64::try_from(done / u128::from(all.max(1))).unwrap_or_default()
+        });
+        self.finished_bytes + pending.sum::<u64>()
     }
 
     /// How many of the pending operations come no later than the last of which some rank has a result: all ranks have submitted
@@ -189,6 +205,12 @@ impl Tensors {
 }
 
 impl PendingOp {
+    /// Bytes of the tensor.
+    fn tensor_bytes(&self) -> u64 {
+        let descriptor = self.operation.request.spec.descriptor;
+        descriptor.elements.saturating_mul(descriptor.dtype.size() as u64)
+    }
+
     /// Whether some rank has the result of any chunk. The first of a slot says it for the slot; chunks of other slots may be done
     /// when the descriptor is not.
     fn has_begun(&self, reconciled: &Reconciliation) -> bool {

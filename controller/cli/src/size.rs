@@ -111,6 +111,25 @@ pub(crate) fn human(bytes: u64) -> String {
     }
 }
 
+/// A rate in bytes a second for people: three digits and a decimal unit.
+pub(crate) fn bytes_per_second(rate: u64) -> String {
+    let mut value = rate as f64;
+    let mut unit = "B/s";
+    for larger in ["kB/s", "MB/s", "GB/s", "TB/s"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = larger;
+    }
+    match value {
+        _ if unit == "B/s" => format!("{rate} B/s"),
+        value if value < 9.995 => format!("{value:.2} {unit}"),
+        value if value < 99.95 => format!("{value:.1} {unit}"),
+        value => format!("{value:.0} {unit}"),
+    }
+}
+
 /// A whole number for people, with thousands separated by spaces.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use netfold_controller::view::{ControllerEvent, JobView, Snapshot, SwitchView, TenantView};
+use netfold_control::MemberCounters;
+use netfold_controller::view::{ControllerEvent, JobView, Snapshot, SwitchView, TenantView, TrafficView};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,6 +35,27 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_job_slots", &["tenant", "job"], "slots that a job holds, over all trees and switches"),
     ("netfold_job_epoch", &["tenant", "job"], "epoch of a job's newest place"),
     ("netfold_job_workers", &["tenant", "job", "state"], "workers of a job in all its trees, by state"),
+    (
+        "netfold_job_goodput_bytes_per_second",
+        &["tenant", "job"],
+        "bytes of tensors a second of which a worker received the results, mean of all workers, over the last seconds",
+    ),
+    (
+        "netfold_job_tensor_bytes_total",
+        &["tenant", "job"],
+        "bytes of tensors of which workers received the results, all workers added",
+    ),
+    (
+        "netfold_job_packets_sent_total",
+        &["tenant", "job"],
+        "packets that a job's workers sent, retransmissions included",
+    ),
+    (
+        "netfold_job_packets_retransmitted_total",
+        &["tenant", "job"],
+        "packets that a job's workers retransmitted",
+    ),
+    ("netfold_job_results_received_total", &["tenant", "job"], "results that a job's workers received"),
     ("netfold_tenant_slots", &["tenant"], "slots of a tenant's jobs"),
     ("netfold_tenant_slots_max", &["tenant"], "slots that a tenant may have; absent without a limit"),
     ("netfold_tenant_jobs", &["tenant"], "jobs of a tenant that form or run"),
@@ -167,6 +189,20 @@ impl MetricSet {
         for (state, count) in workers {
             self.set("netfold_job_workers", [tenant, name, state], count);
         }
+        if let Some(traffic) = &job.traffic {
+            self.traffic([tenant, name], traffic);
+        }
+    }
+
+    fn traffic(&mut self, name: [&str; 2], traffic: &TrafficView) {
+        let goodput = i64::try_from(traffic.goodput).unwrap_or(i64::MAX);
+        self.set("netfold_job_goodput_bytes_per_second", name, goodput);
+        let MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received } =
+            traffic.totals;
+        self.count("netfold_job_tensor_bytes_total", &name, tensor_bytes);
+        self.count("netfold_job_packets_sent_total", &name, packets_sent);
+        self.count("netfold_job_packets_retransmitted_total", &name, packets_retransmitted);
+        self.count("netfold_job_results_received_total", &name, results_received);
     }
 
     fn tenant(&mut self, tenant: &TenantView) {

@@ -96,6 +96,7 @@ impl Coordinator {
             left: BTreeSet::new(),
             released: BTreeSet::new(),
             retiring: 0,
+            traffic: crate::traffic::TreeTraffic::default(),
         };
         self.active.insert(job, active);
         self.persist_place(job);

@@ -82,6 +82,7 @@ impl Coordinator {
             released: left.clone(),
             left,
             retiring: 0,
+            traffic: crate::traffic::TreeTraffic::default(),
         };
         self.names.insert(active.name.clone(), Named::Active(number));
         self.active.insert(number, active);

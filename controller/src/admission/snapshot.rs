@@ -4,6 +4,7 @@ use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
 use crate::jobs::{ActiveTree, FormingTree, Presence};
 use crate::record::{JobName, JobRecord, JobState};
+use crate::traffic;
 use crate::view::SnapshotScope;
 use crate::view::{
     JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView, TreeView,
@@ -59,6 +60,11 @@ impl Coordinator {
             Named::Active(job) => self.active[&job].band,
             Named::Forming(_) => None,
         });
+        let traffics = self.trees_of(name).filter_map(|(_, named)| match named {
+            Named::Active(job) => Some(&self.active[&job].traffic),
+            Named::Forming(_) => None,
+        });
+        let traffic = traffic::of_job(traffics);
         let known = |get: fn(&JobRecord) -> u64| record.map_or(0, get);
         Some(JobView {
             name: name.clone(),
@@ -69,6 +75,7 @@ impl Coordinator {
             changed_s: known(|record| record.changed_s),
             last: record.and_then(|record| record.last.clone()),
             band,
+            traffic,
             trees,
         })
     }
@@ -91,7 +98,7 @@ impl Coordinator {
     fn view_forming(&self, job: &FormingTree) -> TreeView {
         let member = |(rank, id): (&u16, &super::SessionId)| {
             let endpoint = self.sessions.get(id)?.endpoint?;
-            Some(MemberView { rank: *rank, endpoint, switch: None, state: "here" })
+            Some(MemberView { rank: *rank, endpoint, switch: None, state: "here", counters: None })
         };
         TreeView {
             tree: job.name.tree,
@@ -123,6 +130,7 @@ impl Coordinator {
                 Some(Presence::Away(_)) => "away",
                 None => "left",
             },
+            counters: job.traffic.member(rank as u16),
         };
         TreeView {
             tree: job.name.tree,

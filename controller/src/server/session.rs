@@ -157,7 +157,7 @@ mod tests {
             for piece in [&b"{\"type\":"[..], b"\"alive\"}\n{\"type\":\"leave\"}", b"\n"] {
                 far.write_all(piece).await.unwrap();
             }
-            assert_eq!(received.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Alive {})));
+            assert_eq!(received.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::ALIVE)));
             assert_eq!(received.recv().await.unwrap().1, SessionMessage::Line(Ok(SessionRequest::Leave {})));
             drop(outbox);
         });

@@ -86,9 +86,9 @@ fn a_silent_member_is_lost_after_the_lease() {
     let members = bench.start("demo", 2, 5000);
     for _ in 0..10 {
         bench.pass(SECOND / 2);
-        bench.say(members[0], SessionRequest::Alive {});
+        bench.say(members[0], SessionRequest::ALIVE);
         if bench.now < 7 * SECOND {
-            bench.say(members[1], SessionRequest::Alive {});
+            bench.say(members[1], SessionRequest::ALIVE);
         }
     }
     assert_eq!(bench.received[&members[0]].lost(), Some(1));
@@ -255,7 +255,7 @@ fn every_mismatch_is_refused_with_a_message_and_affects_no_other_member() {
 fn requests_out_of_order_end_the_session() {
     let mut bench = bench();
     let early = bench.open().unwrap();
-    bench.say(early, SessionRequest::Alive {});
+    bench.say(early, SessionRequest::ALIVE);
     assert_eq!(bench.received[&early].refusal(), Some(Refusal::Protocol));
     let mute = bench.open().unwrap();
     bench.pass(4 * SECOND);
@@ -265,7 +265,7 @@ fn requests_out_of_order_end_the_session() {
     assert_eq!(bench.received[&members[0]].refusal(), Some(Refusal::Protocol));
     assert_eq!(bench.received[&members[1]].lost(), Some(0));
     let flood = bench.join("flood", 0, 2, 7000);
-    (0..300).for_each(|_| bench.say(flood, SessionRequest::Alive {}));
+    (0..300).for_each(|_| bench.say(flood, SessionRequest::ALIVE));
     assert_eq!(bench.received[&flood].refusal(), Some(Refusal::Protocol));
     bench.finish();
 }

@@ -52,7 +52,7 @@ fn a_session_that_breaks_can_go_on() {
     assert!(bench.received[&back].events.contains(&SessionEvent::PeerLeft { rank: 2 }), "what it has missed");
     for _ in 0..10 {
         bench.pass(SECOND);
-        [members[0], back].into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
+        [members[0], back].into_iter().for_each(|id| bench.say(id, SessionRequest::ALIVE));
     }
     assert_eq!(bench.closed(&[members[0], back]).len(), 0);
     // A second connection of the same worker takes the place of the first.
@@ -122,7 +122,7 @@ fn an_absent_member_is_lost_and_a_new_job_replaces_an_absent_one() {
     assert_eq!(bench.received[&a[0]].lost(), None);
     bench.pass(SECOND / 5);
     assert_eq!(bench.received[&a[0]].lost(), Some(1));
-    b.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
+    b.iter().for_each(|id| bench.say(*id, SessionRequest::ALIVE));
     bench.pass(SECOND * 10);
     // All members of a job are lost; those that start it again do not wait for them.
     let c = bench.start("c", 2, 7000);
@@ -159,7 +159,7 @@ fn a_restart_disturbs_no_running_job() {
     assert!(new.epoch > admissions[0].epoch && new.job != admissions[0].job);
     for _ in 0..15 {
         bench.pass(SECOND);
-        resumed.iter().chain(&other).for_each(|id| bench.say(*id, SessionRequest::Alive {}));
+        resumed.iter().chain(&other).for_each(|id| bench.say(*id, SessionRequest::ALIVE));
     }
     assert_eq!(bench.closed(&resumed).len(), 0);
     bench.finish();
@@ -186,12 +186,12 @@ fn a_member_that_does_not_resume_after_a_restart_is_lost() {
     let first = resume_as(&mut bench, &admission, 0);
     for _ in 0..9 {
         bench.pass(SECOND / 2);
-        bench.say(first, SessionRequest::Alive {});
+        bench.say(first, SessionRequest::ALIVE);
     }
     assert_eq!(bench.received[&first].lost(), None, "it has ten seconds");
     for _ in 0..12 {
         bench.pass(SECOND / 2);
-        bench.say(first, SessionRequest::Alive {});
+        bench.say(first, SessionRequest::ALIVE);
     }
     assert_eq!(bench.received[&first].lost(), Some(1));
     bench.run_tasks();
@@ -209,7 +209,7 @@ fn a_switch_that_has_restarted_or_stays_away_displaces_its_jobs() {
     bench.act(|plane, now| plane.switch_up(now, 0, SwitchUp::default()));
     bench.pass(SECOND);
     assert_eq!(bench.closed(&a).len(), 0);
-    a.iter().for_each(|id| bench.say(*id, SessionRequest::Alive {}));
+    a.iter().for_each(|id| bench.say(*id, SessionRequest::ALIVE));
     bench.act(|plane, now| plane.switch_down(now, 0, "connection refused".into()));
     bench.pass(2 * SECOND);
     let displaced = |bench: &Bench, id| {

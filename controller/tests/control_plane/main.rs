@@ -11,3 +11,4 @@ mod random;
 mod server;
 mod sharing;
 mod tls;
+mod traffic;

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{Join, Mode, PathToken, SessionRequest};
+use netfold_control::{Join, MemberCounters, Mode, PathToken, SessionRequest};
 use netfold_controller::admission::SessionId;
 use netfold_controller::bands::Ranking;
 use netfold_controller::policy::Sharing;
@@ -95,8 +95,10 @@ impl History {
                 }
             }
             Step::Alive(index) => {
+                let packets_sent = index.index(usize::MAX) as u64;
+                let counters = MemberCounters { packets_sent, ..MemberCounters::default() };
                 if let Some(id) = self.take(index) {
-                    self.bench.say(id, SessionRequest::Alive {});
+                    self.bench.say(id, SessionRequest::Alive { counters: Some(counters) });
                 }
             }
             Step::Band(index) => {
@@ -116,7 +118,7 @@ impl History {
                 }
             }
             Step::AllAlive => {
-                self.sessions.clone().into_iter().for_each(|id| self.bench.say(id, SessionRequest::Alive {}))
+                self.sessions.clone().into_iter().for_each(|id| self.bench.say(id, SessionRequest::ALIVE))
             }
             Step::RunTask => {
                 self.bench.run_task();

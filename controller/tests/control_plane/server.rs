@@ -233,7 +233,7 @@ fn a_silent_member_is_lost_after_the_lease() {
     let lost = loop {
         match members[0].receive_any() {
             Some(SessionEvent::PeerLeft { .. }) => {}
-            Some(SessionEvent::Alive {}) => members[0].say(&SessionRequest::Alive {}),
+            Some(SessionEvent::Alive {}) => members[0].say(&SessionRequest::ALIVE),
             Some(SessionEvent::PeerLost { rank, message }) => break (rank, message),
             other => panic!("{other:?}"),
         }

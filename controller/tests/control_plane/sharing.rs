@@ -80,7 +80,7 @@ fn pass(bench: &mut Bench, time: Duration) {
     let end = bench.now + time;
     while bench.now < end {
         let open = bench.received.iter().filter(|(_, received)| !received.closed).map(|(id, _)| *id);
-        open.collect::<Vec<_>>().into_iter().for_each(|id| bench.say(id, SessionRequest::Alive {}));
+        open.collect::<Vec<_>>().into_iter().for_each(|id| bench.say(id, SessionRequest::ALIVE));
         bench.pass(SECOND.min(end - bench.now));
         bench.run_tasks();
     }

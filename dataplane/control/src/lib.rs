@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod band;
+mod counters;
 mod path;
 mod port_protocol;
 mod ticket;
@@ -18,6 +19,7 @@ use netfold_wire::VERSION;
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
+pub use crate::counters::MemberCounters;
 pub use crate::path::{PathChallenge, PathToken};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::ticket::ResumeTicket;
@@ -151,7 +153,11 @@ pub enum SessionRequest {
     /// Resume a broken session, in a running job. The reply is [`SessionEvent::Resumed`] or [`SessionEvent::Refused`].
     Resume(Resume),
     /// A sign of life.
-    Alive {},
+    Alive {
+        /// The member's counters. For those who watch the job: a server ignores counters that are less than before, and the session goes on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        counters: Option<MemberCounters>,
+    },
     /// The path token that the worker has received from its switch: the proof that it receives packets at its address. The reply to
     /// [`SessionEvent::Path`].
     Path {
@@ -163,6 +169,11 @@ pub enum SessionRequest {
     Band {},
     /// The worker has finished and leaves gracefully; the job continues until its last member has left.
     Leave {},
+}
+
+impl SessionRequest {
+    /// A sign of life without counters.
+    pub const ALIVE: Self = Self::Alive { counters: None };
 }
 
 /// A request to join a job.
@@ -463,5 +474,11 @@ mod tests {
         assert!(serde_json::from_str::<SessionEvent>(r#"{"type":"band","first":15,"classes":4}"#).is_err());
         assert!(serde_json::from_str::<SessionRequest>(r#"{"type":"join"}"#).is_err());
         assert!(serde_json::from_str::<SessionRequest>(r#"{"type":"alive","x":1}"#).is_err());
+        assert_eq!(serde_json::to_string(&SessionRequest::ALIVE).unwrap(), r#"{"type":"alive"}"#);
+        let counted =
+            r#"{"type":"alive","counters":{"tensor_bytes":4096,"packets_sent":7,"of_a_later_release":1}}"#;
+        let counters = MemberCounters { tensor_bytes: 4096, packets_sent: 7, ..MemberCounters::default() };
+        let alive = SessionRequest::Alive { counters: Some(counters) };
+        assert_eq!(serde_json::from_str::<SessionRequest>(counted).unwrap(), alive);
     }
 }

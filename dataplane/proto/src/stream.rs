@@ -126,6 +126,11 @@ impl Op {
         (self.base, self.base + u64::from(self.lead))
     }
 
+    /// Positions whose result is missing, and all positions.
+    pub(crate) fn missing(&self) -> (u64, u64) {
+        (self.missing, self.len)
+    }
+
     fn offset(&self, position: u64) -> u32 {
         (position - self.base) as u32
     }

@@ -77,7 +77,7 @@ fn a_worker_joins_and_sends_heartbeats() {
         assert_eq!(join, Join::new("test", (1, 2), Mode::Bfp16, 64, udp_port));
         port.send(&SessionEvent::Alive {}); // while the others are awaited
         port.admit();
-        assert_eq!(port.read(), Some(SessionRequest::Alive {}));
+        assert!(matches!(port.read(), Some(SessionRequest::Alive { .. })));
         port.send(&SessionEvent::Alive {});
         // The worker's packets come from the announced port.
         let mut bytes = [0; 2048];
@@ -293,7 +293,7 @@ fn a_broken_session_is_resumed_and_receives_missed_events() {
             }
             _ => {
                 port.send(&SessionEvent::Resumed {});
-                assert_eq!(port.read(), Some(SessionRequest::Alive {}));
+                assert!(matches!(port.read(), Some(SessionRequest::Alive { .. })));
                 port.send(&SessionEvent::PeerLost { rank: 0, message: "it did not come back".into() });
                 while port.read().is_some() {}
             }

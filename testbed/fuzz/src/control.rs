@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use netfold_control::{Join, LINE_LEN_MAX, Mode, Numerics, PathToken, SessionEvent, SessionRequest};
+use netfold_control::{Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
@@ -150,7 +150,14 @@ impl Scene {
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
         let request = match input.below(8) {
-            0 => SessionRequest::Alive {},
+            0 => {
+                let mut counter = || u64::from(input.byte()) << (8 * (input.byte() % 8));
+                let [tensor_bytes, packets_sent, packets_retransmitted, results_received] =
+                    [counter(), counter(), counter(), counter()];
+                let counters =
+                    MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received };
+                SessionRequest::Alive { counters: Some(counters) }
+            }
             1 => SessionRequest::Leave {},
             2 => SessionRequest::Band {},
             3 => SessionRequest::Path { token: self.token(id, input) },

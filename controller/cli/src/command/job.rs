@@ -9,13 +9,13 @@ use netfold_server::api::v1;
 use tokio_stream::StreamExt as _;
 
 use super::remote::{
-    Client, ControllerOptions, Table, ago, clock, event_value, full_name, job_value, limit, mode_word,
-    parse_name, state_word,
+    Client, ControllerOptions, Table, ago, clock, event_value, full_name, goodput, job_value, limit,
+    mode_word, parse_name, retransmissions, state_word,
 };
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
-use crate::size::{Bytes, grouped};
+use crate::size::{Bytes, grouped, human};
 
 /// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -236,8 +236,9 @@ fn list(
         "#workers",
         "mode",
         "#trees",
-        "#slots held",
-        "#epoch",
+        "#slots",
+        "#goodput",
+        "#retransmitted",
         "classes",
         "changed",
         "~last",
@@ -252,7 +253,8 @@ fn list(
             mode_word(spec.mode()),
             spec.trees.to_string(),
             grouped(u64::from(job.slots_held)),
-            job.epoch.to_string(),
+            goodput(job),
+            retransmissions(job),
             job.band.as_ref().map(|band| band_words(band).0).unwrap_or_default(),
             format!("{} ago", ago(job.changed_s)),
             job.last.clone(),
@@ -283,6 +285,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;
     rank_among_jobs(output, job)?;
+    traffic(output, job)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
     }
@@ -307,18 +310,39 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             ]);
         }
         places.print(output, "  no place yet")?;
-        let mut members = Table::new(&["  rank", "address", "switch", "state"]);
+        let mut members =
+            Table::new(&["  rank", "address", "switch", "state", "#packets sent", "#retransmitted"]);
         for member in &tree.members {
             members.row([
                 format!("  {}", member.rank),
                 member.endpoint.clone(),
                 member.switch.clone(),
                 member.state.clone(),
+                member.counters.map(|counters| grouped(counters.packets_sent)).unwrap_or_default(),
+                member.counters.map(|counters| grouped(counters.packets_retransmitted)).unwrap_or_default(),
             ]);
         }
         members.print(output, "  no workers yet")?;
     }
     Ok(())
+}
+
+/// Prints its goodput and retransmissions, in the last seconds and in all.
+fn traffic(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    let Some(traffic) = &job.traffic else { return Ok(()) };
+    let totals = traffic.totals.unwrap_or_default();
+    output.line(format_args!(
+        "  goodput   {} for each worker; {} of packets retransmitted",
+        goodput(job),
+        retransmissions(job)
+    ))?;
+    output.line(format_args!(
+        "  in all    {} of tensors, {} packets sent ({} retransmitted), {} results",
+        human(totals.tensor_bytes),
+        grouped(totals.packets_sent),
+        grouped(totals.packets_retransmitted),
+        grouped(totals.results_received)
+    ))
 }
 
 /// Prints its classes of packets, and the iteration that determines them.

@@ -10,6 +10,8 @@ pub(super) use table::Table;
 use netfold_server::api::v1;
 use serde_json::{Value, json};
 
+use crate::size::bytes_per_second;
+
 /// A job's full name: `tenant/job`, or the job alone if there are no tenants.
 pub(super) fn full_name(name: Option<&v1::JobName>) -> String {
     match name {
@@ -41,6 +43,24 @@ pub(super) fn state_word(state: v1::JobState) -> String {
 /// A limit, or a dash if there is none.
 pub(super) fn limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+/// A job's goodput; empty if no worker has reported any.
+pub(super) fn goodput(job: &v1::Job) -> String {
+    job.traffic.map(|traffic| bytes_per_second(traffic.goodput)).unwrap_or_default()
+}
+
+/// The fraction of the packets that a job sent in the last seconds that were retransmissions; empty if no worker has reported any.
+pub(super) fn retransmissions(job: &v1::Job) -> String {
+    job.traffic.map(|traffic| percent(traffic.retransmission_ratio)).unwrap_or_default()
+}
+
+/// A fraction in percent; a fraction that is not 0 is not shown as 0.
+fn percent(fraction: f64) -> String {
+    match 100.0 * fraction {
+        percent if percent > 0.0 && percent < 0.01 => "<0.01 %".to_owned(),
+        percent => format!("{percent:.2} %"),
+    }
 }
 
 /// How long ago a Unix time was, in the largest unit that fits.
@@ -78,7 +98,18 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         "band": job.band.as_ref().map(|band| json!({
             "first": band.first, "classes": band.classes, "dscp": band.dscp,
         })),
+        "traffic": job.traffic.map(|traffic| json!({
+            "goodput": traffic.goodput, "retransmission_ratio": traffic.retransmission_ratio,
+            "totals": counters_value(traffic.totals.unwrap_or_default()),
+        })),
         "trees": trees,
+    })
+}
+
+fn counters_value(counters: v1::Counters) -> Value {
+    json!({
+        "tensor_bytes": counters.tensor_bytes, "packets_sent": counters.packets_sent,
+        "packets_retransmitted": counters.packets_retransmitted, "results_received": counters.results_received,
     })
 }
 
@@ -89,6 +120,7 @@ fn tree_value(tree: &v1::Tree) -> Value {
     })).collect();
     let members: Vec<Value> = tree.members.iter().map(|member| json!({
         "rank": member.rank, "endpoint": member.endpoint, "switch": member.switch, "state": member.state,
+        "counters": member.counters.map(counters_value),
     })).collect();
     json!({
         "tree": tree.tree, "phase": tree.phase, "number": tree.number, "epoch": tree.epoch, "slots": tree.slots,

@@ -155,7 +155,13 @@ fn two_tenants_run_jobs_at_once_and_a_third_job_is_refused() {
         let described = wait_for(&grpc, job, "running");
         assert_eq!(number(&described, "slots_held"), 512.0, "{described}");
         assert_eq!(described["trees"][0]["members"].as_array().unwrap().len(), 2);
+        poll_state(format_args!("traffic of {job}"), || traffic(&grpc, job));
     }
+    let at = format!("--controller {grpc}");
+    for frame in [shown(&format!("top --once {at}")), shown(&format!("job list {at}"))] {
+        assert_eq!(frame.matches("B/s").count(), 2, "the goodput of both jobs: {frame}");
+    }
+    assert!(shown(&format!("job describe red/one {at}")).contains("B/s for each worker"));
     let mut third = bench("red", "three");
     let refused = third.event("error");
     assert!(["quota", "slots"].contains(&text(&refused, "kind")), "{refused}");
@@ -167,6 +173,26 @@ fn two_tenants_run_jobs_at_once_and_a_third_job_is_refused() {
     }
     let ended = wait_for(&grpc, "red/one", "ended");
     assert_eq!(number(&ended, "slots_held"), 0.0, "{ended}");
+}
+
+/// A job whose workers have all reported traffic, with documented keys.
+fn traffic(grpc: &str, job: &str) -> Result<(), Value> {
+    let line = one(&format!("job describe {job} --controller {grpc}"));
+    let members = line["trees"][0]["members"].as_array().unwrap();
+    let sent = |member: &Value| member["counters"]["packets_sent"].as_f64().is_some_and(|sent| sent > 0.0);
+    let moving = line["traffic"]["goodput"].as_f64().is_some_and(|goodput| goodput > 0.0);
+    if !moving || !members.iter().all(sent) {
+        return Err(line);
+    }
+    let totals = &line["traffic"]["totals"];
+    assert!(number(totals, "tensor_bytes") > 0.0 && number(totals, "results_received") > 0.0, "{line}");
+    assert!(number(totals, "packets_retransmitted") <= number(totals, "packets_sent"), "{line}");
+    assert!((0.0..=1.0).contains(&number(&line["traffic"], "retransmission_ratio")), "{line}");
+    let mut names = BTreeSet::new();
+    [&line["traffic"], &members[0]].into_iter().for_each(|value| keys(value, &mut names));
+    let unknown: Vec<&String> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() > 10 && unknown.is_empty(), "not in docs/controller.md: {unknown:?}");
+    Ok(())
 }
 
 #[test]

@@ -93,6 +93,38 @@ pub struct Job {
     /// Its classes of packets while it runs; not set if jobs have no classes of their own.
     #[prost(message, optional, tag = "10")]
     pub band: ::core::option::Option<Band>,
+    /// Its traffic; not set before a worker with a place has reported any.
+    #[prost(message, optional, tag = "11")]
+    pub traffic: ::core::option::Option<Traffic>,
+}
+/// Traffic of a job, as its workers report it.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Traffic {
+    /// Goodput of the last seconds: bytes of tensors a second of which a worker received the results, the mean of all workers.
+    #[prost(uint64, tag = "1")]
+    pub goodput: u64,
+    /// The fraction, 0 to 1, of the packets sent in the last seconds that were retransmissions.
+    #[prost(double, tag = "2")]
+    pub retransmission_ratio: f64,
+    /// The sums of all workers' counters since the job has its place.
+    #[prost(message, optional, tag = "3")]
+    pub totals: ::core::option::Option<Counters>,
+}
+/// Counters of workers, since their admission.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Counters {
+    /// Bytes of tensors of which the results were received.
+    #[prost(uint64, tag = "1")]
+    pub tensor_bytes: u64,
+    /// Packets sent to the switch, retransmissions included.
+    #[prost(uint64, tag = "2")]
+    pub packets_sent: u64,
+    /// Those of them that were retransmissions.
+    #[prost(uint64, tag = "3")]
+    pub packets_retransmitted: u64,
+    /// Results received, duplicates not counted.
+    #[prost(uint64, tag = "4")]
+    pub results_received: u64,
 }
 /// A tree of a job.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -153,6 +185,9 @@ pub struct Member {
     /// `here` (connected), `away` (its session broke and it may resume) or `left`.
     #[prost(string, tag = "4")]
     pub state: ::prost::alloc::string::String,
+    /// Its counters; not set before it has reported any.
+    #[prost(message, optional, tag = "5")]
+    pub counters: ::core::option::Option<Counters>,
 }
 /// Asks to declare a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

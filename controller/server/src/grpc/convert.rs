@@ -1,11 +1,11 @@
 //! Conversion between the interface's messages and the control plane's data.
 
 use crate::api::v1;
-use netfold_control::Band;
-use netfold_control::{Iteration, Mode};
+use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, SwitchView, TenantView, TreeView,
+    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, SwitchView, TenantView,
+    TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -115,7 +115,18 @@ pub(super) fn job(job: JobView) -> v1::Job {
         trees: job.trees.into_iter().map(tree).collect(),
         slots_held,
         band: job.band.map(band),
+        traffic: job.traffic.map(traffic),
     }
+}
+
+fn traffic(traffic: TrafficView) -> v1::Traffic {
+    let TrafficView { goodput, retransmission_ratio, totals } = traffic;
+    v1::Traffic { goodput, retransmission_ratio, totals: Some(counters(totals)) }
+}
+
+fn counters(counters: MemberCounters) -> v1::Counters {
+    let MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received } = counters;
+    v1::Counters { tensor_bytes, packets_sent, packets_retransmitted, results_received }
 }
 
 fn tree(tree: TreeView) -> v1::Tree {
@@ -146,6 +157,7 @@ fn member(member: MemberView) -> v1::Member {
         endpoint: member.endpoint.to_string(),
         switch: member.switch.unwrap_or_default(),
         state: member.state.to_owned(),
+        counters: member.counters.map(counters),
     }
 }
 

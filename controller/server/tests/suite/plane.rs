@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use netfold_control::Band;
-use netfold_control::{Mode, Numerics};
+use netfold_control::{Band, MemberCounters, Mode, Numerics};
 use netfold_controller::command::{Command, CommandError, Proof};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
     ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
-    TreeView,
+    TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -42,9 +41,19 @@ fn tenant(name: &str, token: &str) -> TenantRecord {
     TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token: Some(TokenHash::of(token)) }
 }
 
+/// Counters of so many equal workers.
+fn counters(workers: u64) -> MemberCounters {
+    MemberCounters {
+        tensor_bytes: workers * 5_000_000_000,
+        packets_sent: workers * 1_000_000,
+        packets_retransmitted: workers * 250,
+        results_received: workers * 999_000,
+    }
+}
+
 fn member(rank: u16, switch: &str) -> MemberView {
     let endpoint = SocketAddr::from(([10, 0, 0, rank as u8 + 1], 20038));
-    MemberView { rank, endpoint, switch: Some(switch.into()), state: "here" }
+    MemberView { rank, endpoint, switch: Some(switch.into()), state: "here", counters: Some(counters(1)) }
 }
 
 /// A job over two leaves and a spine.
@@ -65,6 +74,11 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
         changed_s: CHANGED_S,
         last: None,
         band: Band::new(8, 4).ok().map(|band| band.marked(Dscp::new(&[10; 16]).unwrap())),
+        traffic: Some(TrafficView {
+            goodput: 1_250_000_000 - 250_000_000 * u64::from(first_slot / 128),
+            retransmission_ratio: 0.00025,
+            totals: counters(4),
+        }),
         trees: vec![TreeView {
             tree: 0,
             phase: "running",
@@ -86,6 +100,7 @@ pub(crate) fn ended(job: JobName) -> JobView {
         state: JobState::Ended,
         last: Some("all workers have left".into()),
         band: None,
+        traffic: None,
         trees: Vec::new(),
         ..running(job, 0, "spine1")
     }

@@ -67,6 +67,8 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
         "netfold_switch_packets_total{switch=\"leaf1\",result=\"duplicate\"} 321",
         "netfold_job_slots{tenant=\"red\",job=\"train\"} 384",
         "netfold_job_workers{tenant=\"red\",job=\"train\",state=\"here\"} 4",
+        "netfold_job_goodput_bytes_per_second{tenant=\"red\",job=\"train\"} 1250000000",
+        "netfold_job_packets_retransmitted_total{tenant=\"red\",job=\"train\"} 1000",
         "netfold_tenant_slots_max{tenant=\"blue\"} 512",
         "netfold_refusals_total{reason=\"quota\"} 1",
         "netfold_jobs_ended_total{reason=\"stopped\"} 1",

@@ -21,6 +21,11 @@ impl Worker {
         (0..self.slots.count()).map(|index| self.slots.slot(index as u16).position)
     }
 
+    /// Of a pending operation, how many results are missing, and how many there are to be in all. `None` when it is not pending.
+    pub fn missing(&self, op: OpId) -> Option<(u64, u64)> {
+        self.stream.get(op.0).map(|op| op.missing())
+    }
+
     /// The stream positions of a pending operation's descriptor, and of its first data chunk, which the others follow. `None`
     /// when the operation is not pending.
     pub fn starts(&self, op: OpId) -> Option<(u64, u64)> {

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
-use super::super::remote::{ago, clock, full_name, mode_word, state_word};
+use super::super::remote::{ago, clock, full_name, goodput, mode_word, retransmissions, state_word};
 use crate::size::grouped;
 
 /// Width of a switch's bar, in characters.
@@ -152,7 +152,8 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             Cell::from(Line::from(spec.world.to_string()).right_aligned()),
             Cell::from(mode_word(spec.mode())),
             Cell::from(Line::from(grouped(u64::from(job.slots_held))).right_aligned()),
-            Cell::from(Line::from(job.epoch.to_string()).right_aligned()),
+            Cell::from(Line::from(goodput(job)).right_aligned()),
+            Cell::from(Line::from(retransmissions(job)).right_aligned()),
             Cell::from(Line::from(ago(job.changed_s)).right_aligned()),
         ])
     });
@@ -162,12 +163,23 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
         Constraint::Length(9),
         Constraint::Length(7),
         Constraint::Length(10),
-        Constraint::Length(10),
-        Constraint::Length(10),
         Constraint::Length(8),
+        Constraint::Length(9),
+        Constraint::Length(13),
+        Constraint::Length(7),
     ];
     let table = Table::new(rows, widths)
-        .header(heading(&["", "job", "state", "workers", "mode", "slots", "epoch", "since"]))
+        .header(heading(&[
+            "",
+            "job",
+            "state",
+            "workers",
+            "mode",
+            "slots",
+            "goodput",
+            "retransmitted",
+            "since",
+        ]))
         .block(Block::new().borders(Borders::ALL).title("jobs"));
     frame.render_widget(table, area);
 }

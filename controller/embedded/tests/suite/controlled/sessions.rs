@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold::{Error, ReduceOp};
+use netfold::{Error, Mode, ReduceOp};
+use netfold_control::MemberCounters;
 use netfold_embedded::EmbeddedSwitch;
+use netfold_testkit::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -36,6 +38,40 @@ fn a_tenant_is_admitted_only_with_its_token() {
         let Error::Refused { reason, message, .. } = &error else { panic!("{error}") };
         assert_eq!((reason.name(), error.advice()), ("credentials", netfold::Advice::Stop));
         assert!(message.contains("administrator"), "{message}");
+    }
+}
+
+#[test]
+fn heartbeats_report_what_was_reduced_and_sent() {
+    let switch = EmbeddedSwitch::builder().start().unwrap();
+    let controller = TestController::start(vec![switch.control()], GRACE, None);
+    let bytes = 3 * 5000 * 4;
+    let complete = |counters: &MemberCounters| counters.tensor_bytes == bytes;
+    job(
+        2,
+        controller.address(),
+        |builder| builder.mode(Mode::Bfp16),
+        |comm| {
+            for step in 0..3 {
+                let mut sum = tensor(comm.rank(), step, 5000);
+                comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            }
+            comm.barrier().unwrap();
+            eventually("both ranks report all tensors", || {
+                controller.reports().iter().filter(|counters| complete(counters)).count() >= 2
+            });
+            comm.leave().unwrap();
+        },
+    );
+    for counters in controller.reports() {
+        assert!(
+            counters.may_follow(&MemberCounters::default()) && counters.tensor_bytes <= bytes,
+            "{counters:?}"
+        );
+        if complete(&counters) {
+            let sent = counters.packets_sent - counters.packets_retransmitted;
+            assert!(counters.results_received > 20 && sent >= counters.results_received, "{counters:?}");
+        }
     }
 }
 

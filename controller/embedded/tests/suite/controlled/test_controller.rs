@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold_control::{
-    Credentials, Join, PathChallenge, Refusal, ResumeTicket, SessionEvent, SessionRequest,
+    Credentials, Join, MemberCounters, PathChallenge, Refusal, ResumeTicket, SessionEvent, SessionRequest,
 };
 
 const TICK: Duration = Duration::from_millis(50);
@@ -33,6 +33,8 @@ struct Shared {
     resumed: AtomicUsize,
     /// Number of tickets.
     tickets: AtomicUsize,
+    /// Counters that workers have reported.
+    reports: Mutex<Vec<MemberCounters>>,
     /// Numbers of admissions and of refused joins.
     admitted: AtomicUsize,
     refused: AtomicUsize,
@@ -72,6 +74,7 @@ impl TestController {
             stopped: AtomicBool::new(false),
             resumed: AtomicUsize::new(0),
             tickets: AtomicUsize::new(0),
+            reports: Mutex::default(),
             admitted: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
         });
@@ -85,6 +88,11 @@ impl TestController {
 
     pub(crate) fn resumed(&self) -> usize {
         self.0.resumed.load(Ordering::Relaxed)
+    }
+
+    /// Counters that workers have reported, in the order of their heartbeats.
+    pub(crate) fn reports(&self) -> Vec<MemberCounters> {
+        self.0.reports.lock().unwrap().clone()
     }
 
     pub(crate) fn admitted(&self) -> usize {
@@ -353,7 +361,10 @@ impl Shared {
         loop {
             match lines.next::<SessionRequest>() {
                 Ok(None) => {}
-                Ok(Some(SessionRequest::Alive {})) => drop(send_line(&mut down, &SessionEvent::Alive {})),
+                Ok(Some(SessionRequest::Alive { counters })) => {
+                    self.reports.lock().unwrap().extend(counters);
+                    send_line(&mut down, &SessionEvent::Alive {});
+                }
                 Ok(Some(SessionRequest::Leave {})) => {
                     self.lock().members.remove(&member);
                     if let Some(up) = &mut session.lock().unwrap().up {
@@ -389,7 +400,7 @@ impl Shared {
         loop {
             if beat.elapsed() > Duration::from_millis(500) {
                 beat = Instant::now();
-                send_line(&mut up, &SessionRequest::Alive {});
+                send_line(&mut up, &SessionRequest::ALIVE);
             }
             match events.next::<SessionEvent>() {
                 Ok(Some(SessionEvent::Alive {}) | None) => {}

@@ -1,0 +1,177 @@
+//! Traffic of a tree of a job, from the counters that its members report with their heartbeats.
+//!
+//! What a member reports is believed for its own job alone: it changes no decision, and nothing of another job.
+
+use crate::view::TrafficView;
+use netfold_control::MemberCounters;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Samples that are kept, one for each heartbeat: rates are over the time from the oldest to the newest.
+const SAMPLES_MAX: usize = 9;
+
+/// Counters of a tree's members.
+#[derive(Debug, Default)]
+pub(crate) struct TreeTraffic {
+    /// The newest counters of each member, also of those that have left.
+    members: BTreeMap<u16, MemberCounters>,
+    /// What was counted since each member's first report: a controller that has restarted does not know when the rest was.
+    since_first: MemberCounters,
+    /// By time, the oldest first.
+    samples: VecDeque<(Duration, MemberCounters)>,
+}
+
+impl TreeTraffic {
+    /// Takes the counters of a member. Counters that are less than before, or contradict each other, are ignored.
+    pub(crate) fn report(&mut self, rank: u16, counters: MemberCounters) {
+        let known = self.members.get(&rank).copied();
+        if !counters.may_follow(&known.unwrap_or_default()) {
+            return;
+        }
+        if let Some(known) = known {
+            self.since_first = self.since_first.plus(&counters.since(&known));
+        }
+        self.members.insert(rank, counters);
+    }
+
+    /// Takes a sample, for rates.
+    pub(crate) fn sample(&mut self, now: Duration) {
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, self.since_first));
+    }
+
+    /// No session is open any more: rates are 0, until there are samples again.
+    pub(crate) fn pause(&mut self) {
+        self.samples.clear();
+    }
+
+    /// The newest counters of a member.
+    pub(crate) fn member(&self, rank: u16) -> Option<MemberCounters> {
+        self.members.get(&rank).copied()
+    }
+
+    /// The traffic; `None` if no member has reported any.
+    fn sum(&self) -> Option<TreeSum> {
+        let members = u32::try_from(self.members.len()).ok().filter(|members| *members > 0)?;
+        let totals = self.members.values().fold(MemberCounters::default(), |sum, member| sum.plus(member));
+        let window = match (self.samples.front(), self.samples.back()) {
+            (Some(first), Some(last)) => (last.0.saturating_sub(first.0), last.1.since(&first.1)),
+            _ => (Duration::ZERO, MemberCounters::default()),
+        };
+        let goodput = match window.0.as_secs_f64() {
+            seconds if seconds > 0.0 => window.1.tensor_bytes as f64 / seconds / f64::from(members),
+            _ => 0.0,
+        };
+        Some(TreeSum { totals, recent: window.1, goodput })
+    }
+}
+
+/// Traffic of one tree.
+struct TreeSum {
+    totals: MemberCounters,
+    /// Counted within the time that rates are over.
+    recent: MemberCounters,
+    /// Bytes a second.
+    goodput: f64,
+}
+
+/// The traffic of a job in all its trees, each of which carries a part of its tensors; `None` if no member has reported any.
+pub(crate) fn of_job<'a>(trees: impl Iterator<Item = &'a TreeTraffic>) -> Option<TrafficView> {
+    let add = |a: TreeSum, b: TreeSum| TreeSum {
+        totals: a.totals.plus(&b.totals),
+        recent: a.recent.plus(&b.recent),
+        goodput: a.goodput + b.goodput,
+    };
+    let sum = trees.filter_map(TreeTraffic::sum).reduce(add)?;
+    Some(TrafficView {
+        goodput: sum.goodput as u64,
+        retransmission_ratio: ratio(sum.recent.packets_retransmitted, sum.recent.packets_sent),
+        totals: sum.totals,
+    })
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEARTBEAT: Duration = Duration::from_millis(500);
+
+    fn counters(tensor_bytes: u64, packets_sent: u64, packets_retransmitted: u64) -> MemberCounters {
+        let results_received = packets_sent - packets_retransmitted;
+        MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received }
+    }
+
+    fn view(trees: &[&TreeTraffic]) -> Option<TrafficView> {
+        of_job(trees.iter().copied())
+    }
+
+    /// Two members that receive 1,000 bytes in each heartbeat, of ten packets with one retransmission.
+    fn steady(heartbeats: u32) -> TreeTraffic {
+        let mut tree = TreeTraffic::default();
+        for beat in 0..=heartbeats {
+            let n = u64::from(beat);
+            (0..2).for_each(|rank| tree.report(rank, counters(5_000 + 1_000 * n, 10 * n, n)));
+            tree.sample(HEARTBEAT * beat);
+        }
+        tree
+    }
+
+    #[test]
+    fn goodput_is_that_of_one_worker_over_the_last_seconds() {
+        assert_eq!(view(&[&TreeTraffic::default()]), None, "nothing was reported");
+        let seen = view(&[&steady(20)]).unwrap();
+        assert_eq!((seen.goodput, seen.retransmission_ratio), (2_000, 0.1));
+        assert_eq!(seen.totals, counters(2 * 25_000, 2 * 200, 2 * 20));
+        let twice = view(&[&steady(20), &steady(20)]).unwrap();
+        assert_eq!(
+            (twice.goodput, twice.retransmission_ratio),
+            (4_000, 0.1),
+            "trees carry parts of a tensor"
+        );
+    }
+
+    #[test]
+    fn rates_do_not_contain_what_was_before_the_first_report() {
+        let mut restarted = TreeTraffic::default();
+        restarted.sample(Duration::ZERO);
+        restarted.report(0, counters(1 << 40, 1 << 20, 1));
+        restarted.sample(HEARTBEAT);
+        let seen = view(&[&restarted]).unwrap();
+        assert_eq!((seen.goodput, seen.totals.tensor_bytes), (0, 1 << 40));
+    }
+
+    #[test]
+    fn rates_are_zero_once_no_session_is_open() {
+        let mut tree = steady(20);
+        tree.pause();
+        let seen = view(&[&tree]).unwrap();
+        assert_eq!((seen.goodput, seen.retransmission_ratio), (0, 0.0));
+        assert_eq!(seen.totals.packets_sent, 400);
+    }
+
+    #[test]
+    fn wrong_counters_are_ignored() {
+        let mut tree = steady(20);
+        for wrong in
+            [counters(0, 0, 0), MemberCounters { packets_retransmitted: 300, ..counters(25_000, 200, 20) }]
+        {
+            tree.report(0, wrong);
+            assert_eq!(tree.member(0), Some(counters(25_000, 200, 20)));
+        }
+        // What grows is believed, and the sum does not overflow.
+        (0..2).for_each(|rank| tree.report(rank, counters(u64::MAX, u64::MAX, 20)));
+        tree.sample(HEARTBEAT * 21);
+        assert_eq!(view(&[&tree]).unwrap().totals.tensor_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn the_samples_are_bounded() {
+        assert_eq!(steady(1_000).samples.len(), SAMPLES_MAX);
+    }
+}
