@@ -98,6 +98,43 @@ impl Browser {
         self.call("Runtime.evaluate", params)["result"]["value"].clone()
     }
 
+    /// Presses a key.
+    fn press(&mut self, key: &str) {
+        let (code, number, text) = match key {
+            "Tab" => (key, 9, None),
+            "Enter" => (key, 13, Some("\r")),
+            " " => ("Space", 32, Some(" ")),
+            "End" => (key, 35, None),
+            "Home" => (key, 36, None),
+            "ArrowUp" => (key, 38, None),
+            "ArrowDown" => (key, 40, None),
+            _ => panic!("no such key: {key}"),
+        };
+        let mut event =
+            json!({ "type": "keyDown", "key": key, "code": code, "windowsVirtualKeyCode": number });
+        if let Some(text) = text {
+            event["text"] = json!(text);
+        }
+        self.call("Input.dispatchKeyEvent", event.clone());
+        event["type"] = json!("keyUp");
+        self.call("Input.dispatchKeyEvent", event);
+    }
+
+    /// Lays the page out for a window of that width, in light or dark.
+    fn show_as(&mut self, width: u32, scheme: &str) {
+        let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
+        self.wait_for(&format!("window.innerWidth === {width}"));
+    }
+
+    /// Evaluates an expression that uses `luminance`.
+    fn measure(&mut self, expression: &str) -> Value {
+        self.evaluate(LUMINANCE);
+        self.evaluate(expression)
+    }
+
     /// Waits until an expression is true.
     fn wait_for(&mut self, expression: &str) {
         let deadline = Instant::now() + TIMEOUT;
@@ -145,7 +182,7 @@ fn the_page_draws_switches_slots_jobs_and_events() {
     let page = page.evaluate("document.documentElement.outerHTML").as_str().unwrap().to_owned();
     assert!(page.contains("4 of 5 switches up, 2 jobs forming or running, 8 workers' sessions"), "{page}");
     for (what, times) in [
-        ("<line ", 6),
+        ("class=\"link\"", 4),
         ("class=\"link down\"", 2),
         ("class=\"switch up\"", 3),
         ("class=\"switch drained\"", 1),
@@ -154,23 +191,38 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         // The jobs are on three switches each.
         ("class=\"range\"", 6),
         ("class=\"kind\"", 2),
+        // Three switches and four workers of the job that is shown.
+        ("<g class=\"switch\"", 3),
+        ("class=\"worker here\"", 4),
+        ("aria-pressed=\"true\"", 1),
     ] {
         assert_eq!(page.matches(what).count(), times, "{what} in\n{page}");
     }
-    for text in ["red/train", "blue/tune", "takes no more jobs", "duplicate", "100 Gbit/s"] {
+    let texts = [
+        "red/train",
+        "Job blue/tune",
+        "takes no more jobs",
+        "duplicate",
+        "100 Gbit/s",
+        "1.25 GB/s",
+        "0.03 %",
+    ];
+    for text in texts {
         assert!(page.contains(text), "no {text} in\n{page}");
     }
     assert!(page.contains("id=\"state\" class=\"connected\""), "not live:\n{page}");
 }
 
+/// Defines the relative luminance of a colour, by the formula of WCAG 2.1.
+const LUMINANCE: &str = r##"window.luminance = (colour) => {
+  const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+  const linear = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}"##;
+
 /// Measures of the page as it is laid out: whether anything is wider than the window, the number of columns, and the contrast of texts
-/// with their background by the formula of WCAG 2.1.
+/// with their background.
 const MEASURES: &str = r##"(() => {
-  const luminance = (colour) => {
-    const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
-    const linear = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  };
   const ground = luminance(getComputedStyle(document.querySelector("section")).backgroundColor);
   const contrast = (selector) => {
     const text = luminance(getComputedStyle(document.querySelector(selector)).color);
@@ -197,12 +249,8 @@ fn the_page_fits_narrow_and_wide_windows_in_light_and_dark() {
     page.wait_for(DRAWN);
     for (width, one_column) in [(390, true), (1360, false)] {
         for scheme in ["light", "dark"] {
-            let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
-            page.call("Emulation.setDeviceMetricsOverride", size);
-            let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
-            page.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
-            page.wait_for(&format!("window.innerWidth === {width}"));
-            let measured = page.evaluate(MEASURES);
+            page.show_as(width, scheme);
+            let measured = page.measure(MEASURES);
             let what = format!("{width} pixels, {scheme}: {measured}");
             assert_eq!(measured["overflow"], 0, "{what}");
             assert_eq!(measured["columns"] == 1, one_column, "{what}");
@@ -214,6 +262,127 @@ fn the_page_fits_narrow_and_wide_windows_in_light_and_dark() {
     }
 }
 
+/// Three minutes of snapshots, a second apart, in which each job's goodput rises and falls; the page's own stream is closed.
+const THREE_MINUTES: &str = r#"(() => {
+  stream.close();
+  connected(true);
+  const last = latest;
+  for (let second = 0; second <= 200; second++) {
+    const jobs = last.jobs.map((job, index) => {
+      const phase = (second % (24 + 16 * index)) / (24 + 16 * index);
+      const fraction = phase < 0.2 ? 0.25 : 0.85 + 0.15 * Math.sin(second / 3 + index);
+      return { ...job, traffic: { ...job.traffic, goodput: Math.round(job.traffic.goodput * (second === 200 ? 1 : fraction)) } };
+    });
+    draw({ ...last, taken_ms: last.taken_ms + 1000 * (second + 1), jobs });
+  }
+})()"#;
+
+#[test]
+fn the_page_keeps_three_minutes_of_goodput_of_each_job() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let served = populated();
+    let mut page = Browser::open(&browser, "goodput", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for(DRAWN);
+    assert_eq!(page.evaluate("document.querySelectorAll('polyline').length"), 0, "one point is no line");
+    page.evaluate(THREE_MINUTES);
+    // In the table two, and one of the job that is shown.
+    assert_eq!(page.evaluate("document.querySelectorAll('polyline.course').length"), 3);
+    let kept = "[...courses.values()].map((course) => course.length).join()";
+    assert_eq!(page.evaluate(kept), "180,180", "bounded");
+    let label = page.evaluate("document.querySelector('#goodput').getAttribute('aria-label')");
+    assert!(label.as_str().unwrap().starts_with("goodput of blue/tune: 1.00 GB/s"), "{label}");
+    // A job that has ended is forgotten, and so is an older snapshot.
+    page.evaluate("draw({ ...latest, taken_ms: 1, jobs: latest.jobs.slice(1) })");
+    assert_eq!(page.evaluate(kept), "180");
+    assert_eq!(page.evaluate("document.querySelector('#job-title').textContent"), "Job red/train");
+    page.evaluate("draw({ ...latest, jobs: [] })");
+    assert_eq!(page.evaluate("document.querySelector('#job-part').hidden && courses.size === 0"), true);
+}
+
+/// The outline of the focused element: whether it is drawn, and its contrast with the ground behind it.
+const FOCUS: &str = r##"(() => {
+  const style = getComputedStyle(document.activeElement);
+  const line = luminance(style.outlineColor);
+  const ground = luminance(getComputedStyle(document.querySelector("section")).backgroundColor);
+  const contrast = (Math.max(line, ground) + 0.05) / (Math.min(line, ground) + 0.05);
+  return { drawn: style.outlineStyle === "solid" && style.outlineWidth === "2px", contrast };
+})()"##;
+
+#[test]
+fn jobs_are_chosen_by_keyboard() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let served = populated();
+    let mut page = Browser::open(&browser, "keys", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for(DRAWN);
+    const FOCUSED: &str = "document.activeElement.textContent";
+    const SHOWN: &str = "document.querySelector('#job-title').textContent";
+    for (width, scheme) in [(390, "light"), (390, "dark"), (1360, "light"), (1360, "dark")] {
+        page.show_as(width, scheme);
+        page.evaluate("document.activeElement.blur(); shownJob = 'blue/tune'; draw(latest)");
+        let mut tabs = 0;
+        while page.evaluate("document.activeElement.matches('#jobs button')") != true {
+            tabs += 1;
+            assert!(tabs < 20, "{width} pixels: no way to the jobs");
+            page.press("Tab");
+        }
+        assert_eq!(page.evaluate(FOCUSED), "blue/tune");
+        let outline = page.measure(FOCUS);
+        // The least for parts of a user interface, WCAG 2.1, 1.4.11.
+        assert!(
+            outline["drawn"] == true && outline["contrast"].as_f64().unwrap() >= 3.0,
+            "{scheme}: {outline}"
+        );
+        for (key, focused, shown) in [
+            ("ArrowDown", "red/train", "Job blue/tune"),
+            ("ArrowDown", "red/train", "Job blue/tune"),
+            ("Enter", "red/train", "Job red/train"),
+            ("Home", "blue/tune", "Job red/train"),
+            (" ", "blue/tune", "Job blue/tune"),
+            ("End", "red/train", "Job blue/tune"),
+            ("ArrowUp", "blue/tune", "Job blue/tune"),
+        ] {
+            page.press(key);
+            let state = [page.evaluate(FOCUSED), page.evaluate(SHOWN)];
+            assert_eq!(state, [json!(focused), json!(shown)], "after {key}");
+        }
+        // One stop for the table, whatever the number of jobs; the focus stays when the page is drawn again.
+        assert_eq!(page.evaluate("document.querySelectorAll('#jobs button[tabindex=\"0\"]').length"), 1);
+        page.evaluate("draw({ ...latest })");
+        assert_eq!(page.evaluate(FOCUSED), "blue/tune");
+        page.evaluate("{ const all = latest; draw({ ...all, jobs: all.jobs.slice(1) }); draw(all); }");
+        assert_eq!(page.evaluate(FOCUSED), "red/train", "the job with the focus had ended");
+        // What can be scrolled can be reached.
+        let unreachable = "[...document.querySelectorAll('section, #events')].filter((part) => \
+             part.scrollWidth > part.clientWidth && part.tabIndex !== 0).length";
+        assert_eq!(page.evaluate(unreachable), 0, "{width} pixels");
+    }
+}
+
+#[test]
+fn names_from_tenants_are_texts() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let hostile = "<img src=x onerror=alert(1)>\"'&amp;</text><script>alert(1)</script>";
+    let served = Served::open(Plane::named(hostile));
+    let mut page = Browser::open(&browser, "texts", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for("document.body.dataset.drawn === '1750000000000'");
+    page.evaluate(THREE_MINUTES);
+    let named = format!("red/{hostile}");
+    for part in ["#jobs button", "#job-title"] {
+        let text = page.evaluate(&format!("document.querySelector('{part}').textContent"));
+        assert!(text.as_str().unwrap().ends_with(&named), "{part}: {text}");
+    }
+    assert_eq!(page.evaluate("document.querySelectorAll('img, body script').length"), 0);
+}
+
 #[test]
 fn a_screenshot_shows_the_page() {
     let Some(browser) = browser() else {
@@ -223,6 +392,7 @@ fn a_screenshot_shows_the_page() {
     let served = populated();
     let mut page = Browser::open(&browser, "shot", &format!("http://{}/", served.front.http().unwrap()));
     page.wait_for(DRAWN);
+    page.evaluate(THREE_MINUTES);
     let height = page.evaluate("document.documentElement.scrollHeight");
     let size = json!({ "width": 1360, "height": height, "deviceScaleFactor": 1, "mobile": false });
     page.call("Emulation.setDeviceMetricsOverride", size);

@@ -117,6 +117,11 @@ impl Plane {
         Self::with(jobs, [tenant("red", RED), tenant("blue", BLUE)])
     }
 
+    /// One tenant with a running job of that name.
+    pub(crate) fn named(job: &str) -> Self {
+        Self::with([running(name("red", job), 0, "spine1")], [tenant("red", RED)])
+    }
+
     pub(crate) fn with(
         jobs: impl IntoIterator<Item = JobView>,
         tenants: impl IntoIterator<Item = TenantRecord>,
