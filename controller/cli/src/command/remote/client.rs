@@ -34,7 +34,7 @@ const RESPONSE_LEN_MAX: usize = 32 << 20;
 #[command(next_help_heading = "Controller")]
 pub(in crate::command) struct ControllerOptions {
     /// Address of the controller's gRPC, as `netfold controller` prints it.
-    #[arg(long, value_name = "ADDR", env = "NETFOLD_CONTROL", default_value = "127.0.0.1:20042")]
+    #[arg(long, value_name = "ADDR", env = "NETFOLD_API", default_value = "127.0.0.1:20042")]
     pub(in crate::command) controller: String,
     /// Token of an administrator, a reader or the tenant.
     #[arg(long, value_name = "TOKEN", env = "NETFOLD_TOKEN", hide_env_values = true)]
