@@ -134,6 +134,16 @@ pub enum Error {
         /// What its first bytes were.
         found: PortProtocol,
     },
+    /// The address accepts connections and answers no request to join. A control port does so within half a second, also while it waits for
+    /// other ranks.
+    #[error(
+        "{address} accepts connections and answers no request to join; check that a switch or a controller listens there, and that its process is not \
+         stopped"
+    )]
+    SilentPort {
+        /// The address.
+        address: SocketAddr,
+    },
     /// The control port sent a message that this version does not understand.
     #[error(
         "the control port sent a message that this version does not understand ({what}); check that the address is that of a switch or a controller of \
@@ -362,7 +372,8 @@ impl Error {
             Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
-            Self::Connect { .. } | Self::Tls { .. } | Self::WrongPort { .. } => "connect",
+            Self::Connect { .. } | Self::SilentPort { .. } => "connect",
+            Self::Tls { .. } | Self::WrongPort { .. } => "connect",
             Self::Refused { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",
@@ -399,6 +410,7 @@ impl Error {
                 Advice::Retry
             }
             Self::Mesh(_) | Self::Exchange(_) | Self::Shared(_) | Self::Leader { .. } => Advice::Retry,
+            Self::SilentPort { .. } => Advice::Retry,
             Self::NoSwitch { .. } => Advice::Retry,
             Self::Refused { reason, .. } => advice_of(*reason),
             Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,

@@ -79,8 +79,8 @@ impl Joiner {
     ///
     /// # Errors
     ///
-    /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`],
-    /// [`Error::Control`]; [`Error::Io`]; and an admission that no worker can run by.
+    /// [`Error::Connect`], [`Error::SilentPort`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`],
+    /// [`Error::PeerLost`], [`Error::Control`]; [`Error::Io`]; and an admission that no worker can run by.
     pub(crate) fn join(
         &self,
         cancelled: &dyn Fn() -> bool,

@@ -49,6 +49,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long this side waits for the port to close after the leave request.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a port that has accepted the connection may be silent after the request to join: it sends a heartbeat every [`HEARTBEAT`], also
+/// while other ranks are awaited.
+const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
+
 /// Shortest and longest back-off between attempts to resume a session.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -141,20 +145,15 @@ impl Session {
         // When it fails, what the port sent before it closed explains it.
         let _ = self.control.send(&SessionRequest::Join(join));
         let start = Instant::now();
+        // Since when the port is silent, until its first event.
+        let mut silence = Some(start);
         loop {
             let waited = start.elapsed();
             if waited >= timeout || cancelled() {
                 return Err(Error::JoinTimeout { waited: waited.min(timeout) });
             }
-            let mut longest = HEARTBEAT;
-            if path.is_validating() {
-                longest = Duration::ZERO;
-                if let Some(token) = path.turn()? {
-                    // When it fails, the reader finds out.
-                    let _ = self.control.send(&SessionRequest::Path { token });
-                }
-            }
-            match self.reader.next((timeout - waited).min(longest))? {
+            let received = self.await_event(&mut path, &mut silence, timeout - waited)?;
+            match received {
                 Received::Event(SessionEvent::Path(challenge)) => path.begin(challenge, peer)?,
                 Received::Event(SessionEvent::Admitted(mut admission)) => {
                     let Admission { job, epoch, .. } = admission;
@@ -182,6 +181,35 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The next event before admission, or [`Received::Timeout`] after a moment, in which a path that is being validated had its turn.
+    fn await_event(
+        &mut self,
+        path: &mut PathIo<'_>,
+        silence: &mut Option<Instant>,
+        most: Duration,
+    ) -> Result<Received, Error> {
+        let mut longest = HEARTBEAT;
+        if path.is_validating() {
+            longest = Duration::ZERO;
+            if let Some(token) = path.turn()? {
+                // When it fails, the reader finds out.
+                let _ = self.control.send(&SessionRequest::Path { token });
+            }
+        }
+        let turn = Instant::now();
+        let received = self.reader.next(most.min(longest))?;
+        match (&received, silence.as_mut()) {
+            (Received::Event(_), _) => *silence = None,
+            // This process was stopped or starved, and perhaps the port with it.
+            (Received::Timeout, Some(since)) if turn.elapsed() > 2 * HEARTBEAT => *since = Instant::now(),
+            (Received::Timeout, Some(since)) if since.elapsed() >= FIRST_EVENT_TIMEOUT => {
+                return Err(Error::SilentPort { address: self.peer });
+            }
+            _ => {}
+        }
+        Ok(received)
     }
 
     /// Keeps the session and passes its events to the engine, until either side ends it.

@@ -1,7 +1,8 @@
 //! The control session against a control port played by the test, line by line.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,6 +91,42 @@ fn a_worker_joins_and_sends_heartbeats() {
     let error = comm.barrier().unwrap_err();
     assert!(matches!(&error, Error::Refused { reason: Refusal::Busy, .. }), "{error}");
     drop(comm);
+    port.join().unwrap();
+}
+
+/// A port that accepts a connection is not always a control port, nor a process that runs.
+#[test]
+fn a_port_that_accepts_connections_and_sends_nothing_is_named() {
+    let (over, ended) = mpsc::channel::<()>();
+    let (builder, port) = port(move |port, join| {
+        assert!(matches!(join, SessionRequest::Join(_)));
+        // Keeps the connection open.
+        ended.recv().unwrap_err();
+        drop(port);
+    });
+    let start = Instant::now();
+    let error = builder.join_timeout(HANG_GUARD).connect().unwrap_err();
+    assert!(start.elapsed() < HANG_GUARD, "before the join timeout");
+    assert!(matches!(error, Error::SilentPort { .. }), "{error}");
+    assert_eq!((error.kind(), error.advice()), ("connect", netfold::Advice::Retry));
+    assert!(error.to_string().contains("answers no request to join"), "{error}");
+    drop(over);
+    port.join().unwrap();
+}
+
+/// Other ranks may come much later.
+#[test]
+fn a_port_that_sends_heartbeats_is_waited_for_until_the_join_timeout() {
+    let (builder, port) = port(|mut port, _| {
+        // Until the worker closes the connection.
+        port.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let waiting = |error: io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        while port.stream.read(&mut [0]).is_err_and(waiting) {
+            port.send(&SessionEvent::Alive {});
+        }
+    });
+    let error = builder.join_timeout(Duration::from_millis(3500)).connect().unwrap_err();
+    assert!(matches!(error, Error::JoinTimeout { .. }), "{error}");
     port.join().unwrap();
 }
 
