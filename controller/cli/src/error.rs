@@ -137,6 +137,9 @@ pub(crate) enum CliError {
     /// A backup was not restored.
     #[error(transparent)]
     Restore(netfold_server::backup::RestoreError),
+    /// A backup was not restored to etcd.
+    #[error(transparent)]
+    RestoreToEtcd(netfold_server::etcd::EtcdRestoreError),
     /// The controller cannot be reached.
     #[error("cannot reach a controller at {address}: {reason}")]
     NoController { address: String, reason: String },
@@ -202,7 +205,7 @@ impl CliError {
             Self::Topology { .. } => "topology",
             Self::Controller(_) => "controller",
             Self::Backup { .. } => "backup",
-            Self::Restore(_) => "restore",
+            Self::Restore(_) | Self::RestoreToEtcd(_) => "restore",
             Self::NoController { .. } => "no_controller",
             Self::Refused { reason, .. } => reason,
             Self::Interrupted => "interrupted",

@@ -199,18 +199,18 @@ impl Backup {
     pub fn restore(&self, path: &Path, replace: bool) -> Result<(), RestoreError> {
         // Open until the end: no controller can start with the old file meanwhile.
         let _existing = existing(path, replace)?;
-        let epoch_next = self.epoch_next();
-        let changes: Vec<Change> = self.changes().chain([Change::EpochNext(epoch_next)]).collect();
+        let changes: Vec<Change> = self.changes().collect();
         store::create(path, &changes).map_err(|source| RestoreError::Write { path: path.to_owned(), source })
     }
 
-    fn changes(&self) -> impl Iterator<Item = Change> {
+    /// What makes an empty database one that is restored from it.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         let records = &self.records;
         let tenants = records.tenants.values().cloned().map(Change::Tenant);
         let jobs = records.jobs.values().cloned().map(Change::Job);
         let places = records.places.values().cloned().map(|record| Change::Place(Box::new(record)));
         let switches = records.switches.values().cloned().map(Change::Switch);
-        tenants.chain(jobs).chain(places).chain(switches)
+        tenants.chain(jobs).chain(places).chain(switches).chain([Change::EpochNext(self.epoch_next())])
     }
 
     /// The next epoch of a restored database.

@@ -17,16 +17,18 @@
 //!
 //! The same records as [in a file](crate::store), one key each: `PREFIX/tenants/NAME`, `PREFIX/jobs/TENANT/JOB`, `PREFIX/places/NUMBER`,
 //! `PREFIX/switches/NAME`, `PREFIX/epoch_next`; a value is one byte of version and JSON. Changes applied together are one transaction
-//! of up to [`CHANGES_MAX`] keys; more are split into several, in order.
+//! of up to [`CHANGES_MAX`] keys; more are split into several, in order. While a backup is [restored](restore()), there is `PREFIX/restoring`.
 //!
 //! Interface: etcd 3.4 and later, `etcdserverpb` over gRPC.
 
 mod call;
 mod election;
 mod records;
+mod restore;
 
 pub use election::{Candidate, CandidateStatus, Leadership};
 pub use records::{CHANGES_MAX, EtcdStore};
+pub use restore::{EtcdRestoreError, restore};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,6 +110,9 @@ pub enum EtcdError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A restoration was interrupted.
+    #[error("a backup was not restored completely: repeat `netfold controller restore --replace`")]
+    Restoring,
     /// The system cannot create a thread.
     #[error("cannot start a thread; check the process's limits")]
     Thread(#[source] std::io::Error),

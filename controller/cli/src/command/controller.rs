@@ -58,7 +58,7 @@ pub(crate) struct ControllerCommand {
     #[command(subcommand)]
     action: Option<records::Action>,
     /// Development mode: one software switch in this process, two tenants without tokens, on loopback addresses only.
-    #[arg(long, conflicts_with = "topology")]
+    #[arg(long, conflicts_with_all = ["topology", "etcd"])]
     dev: bool,
     /// The switches, hosts and links, as docs/topology.md describes them.
     #[arg(long, value_name = "FILE")]

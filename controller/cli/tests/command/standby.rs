@@ -9,6 +9,7 @@ use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process;
 use netfold_testkit::wait::{poll, poll_state};
 
+use crate::controller::{dev, one};
 use crate::process::{Process, http_get, number, run, text};
 
 /// A folder of this test alone, and the etcd that has its data there.
@@ -79,15 +80,42 @@ fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) 
     });
 }
 
+/// A topology of one switch at a P4Runtime address.
+fn topology(etcd: &Etcd, p4runtime: SocketAddr) -> String {
+    let any = "[[host]]\nname = \"any\"\naddresses = [\"127.0.0.0/8\"]\nswitch = \"s1\"\n";
+    etcd.folder
+        .write("topology.toml", format!("[[switch]]\nname = \"s1\"\np4runtime = \"{p4runtime}\"\n{any}"))
+}
+
+#[test]
+fn a_controller_in_etcd_continues_from_a_backup_of_one_with_a_file() {
+    let Some(etcd) = Etcd::start() else { return };
+    let file = etcd.folder.file("state.backup");
+    let (_source, _, grpc) = dev("");
+    one(&format!("job declare blue/later --world 4 --controller {grpc}"));
+    one(&format!("controller backup {file} --controller {grpc}"));
+    let restore = format!("controller restore {file} --etcd {}", etcd.url);
+    let restored = one(&restore);
+    assert_eq!((text(&restored, "event"), text(&restored, "state")), ("restored", &*etcd.url));
+
+    // Its switch need not be reachable.
+    let mut controller = Controller::start(&etcd, &topology(&etcd, vacant_address().unwrap()));
+    controller.process.event("controlling");
+    let declared = one(&format!("job describe blue/later --controller {}", controller.grpc));
+    assert_eq!(declared["declared"], true, "{declared}");
+    let (code, lines) = run(&format!("{restore} --replace"));
+    let error = lines.last().unwrap();
+    assert_eq!((code, text(error, "kind")), (Some(1), "restore"), "{error}");
+    assert!(text(error, "message").contains("is the leader: stop all controllers"), "{error}");
+}
+
 #[test]
 fn a_standby_takes_over_when_the_leader_is_killed() {
     let Some(etcd) = Etcd::start() else { return };
     let (data, p4runtime) = (vacant_address().unwrap(), vacant_address().unwrap());
     let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
     switch.event("listening");
-    let any = "[[host]]\nname = \"any\"\naddresses = [\"127.0.0.0/8\"]\nswitch = \"s1\"\n";
-    let topology = format!("[[switch]]\nname = \"s1\"\np4runtime = \"{p4runtime}\"\n{any}");
-    let file = &etcd.folder.write("topology.toml", topology);
+    let file = &topology(&etcd, p4runtime);
 
     let mut first = Controller::start(&etcd, file);
     first.process.event("controlling");

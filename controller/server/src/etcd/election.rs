@@ -12,7 +12,10 @@ use tonic::{Code, Status};
 
 use super::call::{Calls, put};
 use super::records::{CHANGES_MAX, EtcdStore, Request, kept, operations};
+use super::restore;
+use super::wire::KeyValue;
 use super::{EtcdConfig, EtcdError};
+use crate::row;
 
 /// Interval between a candidate's checks of the leader's key, and base of the delay between retries of a call.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -102,7 +105,7 @@ enum ElectionResult {
     Lost(String),
 }
 
-fn leader_key(prefix: &str) -> String {
+pub(super) fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
 }
 
@@ -206,6 +209,8 @@ impl Leader {
                 request = queue.recv() => match request {
                     Some(Request::Load(reply)) => drop(reply.send(self.load().await)),
                     Some(Request::Apply(changes, reply)) => drop(reply.send(self.apply(changes).await)),
+                    Some(Request::IsEmpty(reply)) => drop(reply.send(self.is_empty().await)),
+                    Some(Request::Replace(changes, reply)) => drop(reply.send(self.replace(changes).await)),
                     None => break,
                 },
             }
@@ -242,17 +247,45 @@ impl Leader {
     }
 
     async fn load(&mut self) -> Result<StoredRecords, EtcdError> {
+        let rows = self.rows().await?;
+        let kept = kept(&self.prefix, rows)?;
+        self.epoch = self.epoch.max(kept.epoch_next);
+        Ok(kept)
+    }
+
+    /// All keys of the prefix.
+    async fn rows(&mut self) -> Result<Vec<KeyValue>, EtcdError> {
         let prefix = format!("{}/", self.prefix);
         loop {
             match self.calls.all(&prefix).await {
-                Ok(rows) => {
-                    let kept = kept(&self.prefix, rows)?;
-                    self.epoch = self.epoch.max(kept.epoch_next);
-                    return Ok(kept);
-                }
+                Ok(rows) => return Ok(rows),
                 Err(status) => self.again(&status).await?,
             }
         }
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, EtcdError> {
+        match self.load().await {
+            Ok(records) => Ok(records == StoredRecords::default()),
+            Err(EtcdError::Restoring | EtcdError::Record { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts changes in the place of all records, whatever they are. The next epoch is not below that of the records, if they can be read.
+    async fn replace(&mut self, mut changes: Vec<Change>) -> Result<(), EtcdError> {
+        let rows = self.rows().await?;
+        let epoch_key = format!("{}/epoch_next", self.prefix);
+        let epoch_row = rows.iter().find(|row| row.key == epoch_key.as_bytes());
+        let known = epoch_row.and_then(|row| row::decode(&row.value).ok()).unwrap_or(0);
+        for change in &mut changes {
+            if let Change::EpochNext(epoch) = change {
+                *epoch = known.max(*epoch);
+            }
+        }
+        self.change(vec![restore::begin(&self.prefix)]).await?;
+        self.change(restore::replacement(&self.prefix, &rows, &changes)).await?;
+        self.change(vec![restore::complete(&self.prefix)]).await
     }
 
     async fn apply(&mut self, mut changes: Vec<Change>) -> Result<(), EtcdError> {

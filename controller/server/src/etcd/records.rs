@@ -18,10 +18,17 @@ use crate::row;
 /// Keys changed in one transaction; etcd's default limit is 128 operations.
 pub const CHANGES_MAX: usize = 120;
 
+/// The key, below the prefix, that exists while a backup is being restored.
+pub(super) const RESTORING: &str = "restoring";
+
 /// A request of the store to the leader's thread.
 pub(super) enum Request {
     Load(mpsc::Sender<Result<StoredRecords, EtcdError>>),
     Apply(Vec<Change>, mpsc::Sender<Result<(), EtcdError>>),
+    /// Whether there are no records.
+    IsEmpty(mpsc::Sender<Result<bool, EtcdError>>),
+    /// Puts changes in the place of all records.
+    Replace(Vec<Change>, mpsc::Sender<Result<(), EtcdError>>),
 }
 
 /// The records of a cluster of controllers, for the leader. Calls block until etcd responds, at most until another controller may
@@ -45,6 +52,18 @@ impl EtcdStore {
             let answer = sent.and_then(|()| answer.recv().unwrap_or_else(|_| Err(lost())));
             answer.map_err(|error| StoreError { what: what.into(), source: Box::new(error) })
         }
+    }
+}
+
+impl EtcdStore {
+    /// Whether there are no records, nor any that were not restored completely.
+    pub(super) fn is_empty(&mut self) -> Result<bool, StoreError> {
+        self.request("reading etcd", Request::IsEmpty)()
+    }
+
+    /// Puts changes in the place of all records.
+    pub(super) fn replace(&mut self, changes: Vec<Change>) -> Result<(), StoreError> {
+        self.request("writing to etcd", |reply| Request::Replace(changes, reply))()
     }
 }
 
@@ -80,7 +99,8 @@ pub(super) fn operations(prefix: &str, changes: &[Change]) -> Vec<RequestOp> {
     ordered.into_iter().map(operation).collect()
 }
 
-fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
+/// The key of a change, and its value; none if the change deletes the key.
+pub(super) fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
     let job = |tenant: &str, job: &str| format!("{prefix}/jobs/{tenant}/{job}");
     match change {
         Change::Tenant(record) => (format!("{prefix}/tenants/{}", record.name), Some(row::encode(record))),
@@ -106,6 +126,7 @@ pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<StoredRecords, E
             "jobs" => Change::Job(decode::<JobRecord>(&key, &value)?),
             "places" => Change::Place(Box::new(decode::<PlaceRecord>(&key, &value)?)),
             "switches" => Change::Switch(decode::<SwitchRecord>(&key, &value)?),
+            RESTORING => return Err(EtcdError::Restoring),
             "epoch_next" => Change::EpochNext(decode(&key, &value)?),
             _ => continue,
         };

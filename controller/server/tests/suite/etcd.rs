@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use netfold_controller::record::{Change, Store, StoredRecords};
 use netfold_io::vacant_address;
-use netfold_server::etcd::{CHANGES_MAX, Candidate, CandidateStatus, EtcdConfig, EtcdError, Leadership};
+use netfold_server::backup::Backup;
+use netfold_server::etcd::{
+    CHANGES_MAX, Candidate, CandidateStatus, EtcdConfig, EtcdError, EtcdRestoreError, Leadership, restore,
+};
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process::Process;
 use netfold_testkit::wait::eventually;
@@ -96,6 +99,56 @@ fn applied_changes_are_read_by_the_next_leader() {
     let mut expected = after(60);
     many.into_iter().for_each(|change| expected.apply(change));
     assert_eq!(store.load().unwrap(), expected);
+}
+
+/// A backup of what the first changes of a test leave.
+fn backup(changes: u32) -> Backup {
+    Backup::now(after(changes))
+}
+
+#[test]
+fn a_backup_is_restored_in_place_of_what_is_there() {
+    let Some(etcd) = Etcd::start("restore") else { return };
+    restore(&backup(40), etcd.config("restore"), false).unwrap();
+    let first = etcd.lead("first");
+    let restored = first.store().load().unwrap();
+    assert!(restored.epoch_next > after(40).epoch_next, "no epoch is used twice");
+    assert_eq!(StoredRecords { epoch_next: after(40).epoch_next, ..restored }, after(40));
+
+    let in_use = restore(&backup(20), etcd.config("restore"), true).unwrap_err();
+    assert!(matches!(&in_use, EtcdRestoreError::InUse { leader } if leader == "first"), "{in_use}");
+    // More than a transaction.
+    let many: Vec<Change> = (1000..1000 + 3 * CHANGES_MAX as u32).map(tenant).map(Change::Tenant).collect();
+    first.store().apply(&many).unwrap();
+    first.store().apply(&[Change::EpochNext(u32::MAX - 1)]).unwrap();
+    drop(first);
+    let exists = restore(&backup(20), etcd.config("restore"), false).unwrap_err();
+    assert!(matches!(exists, EtcdRestoreError::Exists { .. }), "{exists}");
+    restore(&backup(20), etcd.config("restore"), true).unwrap();
+    let restored = etcd.lead("second").store().load().unwrap();
+    assert_eq!(restored, StoredRecords { epoch_next: u32::MAX - 1, ..after(20) });
+}
+
+#[test]
+fn a_restoration_that_was_interrupted_is_noticed_and_repeated() {
+    let Some(etcd) = Etcd::start("interrupted") else { return };
+    // The key that a restoration writes first and deletes last.
+    let mut marked = Command::new("etcdctl");
+    marked.env("ETCDCTL_API", "3").args(["--endpoints", &etcd.url]);
+    let put = marked.args(["put", "/cluster/one/restoring", "x"]).stdout(Stdio::null()).status();
+    if !put.is_ok_and(|status| status.success()) {
+        println!("skipped: etcdctl is not on PATH (Debian's etcd-client)");
+        return;
+    }
+    let error = etcd.lead("first").store().load().unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("restore --replace"), "{source}");
+    assert!(matches!(
+        restore(&backup(20), etcd.config("restore"), false),
+        Err(EtcdRestoreError::Exists { .. })
+    ));
+    restore(&backup(20), etcd.config("restore"), true).unwrap();
+    assert_eq!(etcd.lead("second").store().load().unwrap().tenants, after(20).tenants);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::service;
 pub(super) struct EtcdOptions {
     /// Store the records in etcd instead of a file: of several controllers with the same etcd, one is the leader, and a standby takes over
     /// if it fails. etcd's members, separated by commas.
-    #[arg(id = "etcd", long = "etcd", value_name = "URL", value_delimiter = ',', conflicts_with_all = ["dev", "state"])]
+    #[arg(id = "etcd", long = "etcd", value_name = "URL", value_delimiter = ',', conflicts_with = "state")]
     pub(super) endpoints: Vec<String>,
     /// Prefix of all keys in etcd, the same for all controllers of a cluster.
     #[arg(long, value_name = "PREFIX", default_value = "/netfold", requires = "etcd", value_parser = prefix)]
@@ -50,6 +50,18 @@ impl EtcdOptions {
         !self.endpoints.is_empty()
     }
 
+    /// etcd's addresses, and this candidate's name.
+    pub(super) fn config(&self, name: &str) -> EtcdConfig {
+        let identity = self.etcd_cert.clone().zip(self.etcd_key.clone());
+        EtcdConfig {
+            endpoints: self.endpoints.clone(),
+            prefix: self.etcd_prefix.clone(),
+            name: name.to_owned(),
+            lease: Duration::from_secs(self.etcd_lease),
+            tls: self.etcd_ca.clone().map(|ca| EtcdTls { ca, identity }),
+        }
+    }
+
     /// Waits until this controller is the leader, under this name; `None` if a stop is requested before. Probes are answered meanwhile.
     pub(super) fn wait(
         &self,
@@ -58,15 +70,7 @@ impl EtcdOptions {
         output: &Output,
         stop: &Stop,
     ) -> Result<Option<Leadership>, CliError> {
-        let identity = self.etcd_cert.clone().zip(self.etcd_key.clone());
-        let config = EtcdConfig {
-            endpoints: self.endpoints.clone(),
-            prefix: self.etcd_prefix.clone(),
-            name: name.to_owned(),
-            lease: Duration::from_secs(self.etcd_lease),
-            tls: self.etcd_ca.clone().map(|ca| EtcdTls { ca, identity }),
-        };
-        let candidate = Candidate::new(config).map_err(failed)?;
+        let candidate = Candidate::new(self.config(name)).map_err(failed)?;
         let server = StandbyServer::start(front).map_err(|error| super::failed(error.into()))?;
         let mut printed = Ok(());
         let leadership = candidate.wait(|status, changed| {

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use netfold_server::api::v1;
 use netfold_server::backup::{self, Backup, BackupError};
+use netfold_server::etcd;
 use serde_json::json;
 use tokio_stream::StreamExt as _;
+
+use super::election::EtcdOptions;
 
 use super::super::remote::{CALL_TIMEOUT, Client, ControllerOptions, ago};
 use crate::error::CliError;
@@ -17,7 +20,8 @@ const EXAMPLES: &str = "\
 Examples:
   netfold controller backup state.backup                          the records of a running controller
   netfold controller restore state.backup --state state.redb      while no controller uses that database
-  netfold controller restore state.backup --state state.redb --replace";
+  netfold controller restore state.backup --state state.redb --replace
+  netfold controller restore state.backup --etcd http://10.0.0.5:2379,http://10.0.0.6:2379";
 
 /// What to do with the records of a controller.
 #[derive(Debug, Subcommand)]
@@ -41,11 +45,13 @@ pub(super) enum Action {
         /// The backup.
         file: PathBuf,
         /// The database; created if it does not exist.
-        #[arg(long, value_name = "FILE")]
-        state: PathBuf,
+        #[arg(long, value_name = "FILE", required_unless_present = "etcd")]
+        state: Option<PathBuf>,
         /// Replace a database that has records, or that cannot be read.
         #[arg(long)]
         replace: bool,
+        #[command(flatten)]
+        etcd: EtcdOptions,
     },
 }
 
@@ -53,7 +59,9 @@ impl Action {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         match self {
             Self::Backup { file, replace, options } => backup(output, &file, replace, &options),
-            Self::Restore { file, state, replace } => restore(output, &file, &state, replace),
+            Self::Restore { file, state, replace, etcd } => {
+                restore(output, &file, state.as_deref(), &etcd, replace)
+            }
         }
     }
 }
@@ -95,18 +103,29 @@ fn fetch(client: &Client) -> Result<Vec<u8>, CliError> {
     }
 }
 
-fn restore(output: &Output, file: &Path, state: &Path, replace: bool) -> Result<(), CliError> {
+fn restore(
+    output: &Output,
+    file: &Path,
+    state: Option<&Path>,
+    etcd: &EtcdOptions,
+    replace: bool,
+) -> Result<(), CliError> {
     let taken = Backup::read(file).map_err(|source| unusable(file, source))?;
-    taken.restore(state, replace).map_err(CliError::Restore)?;
+    let at = match state {
+        Some(state) => {
+            taken.restore(state, replace).map_err(CliError::Restore)?;
+            state.display().to_string()
+        }
+        None => {
+            let config = etcd.config("netfold controller restore");
+            etcd::restore(&taken, config, replace).map_err(CliError::RestoreToEtcd)?;
+            etcd.endpoints.join(",")
+        }
+    };
     let mut restored = value("restored", &taken, file);
-    restored["state"] = state.display().to_string().into();
+    restored["state"] = at.as_str().into();
     output.event(&restored)?;
-    output.line(format_args!(
-        "{}: {}, as of {} ago",
-        state.display(),
-        contents(&taken),
-        ago(taken.taken_ms / 1000)
-    ))
+    output.line(format_args!("{at}: {}, as of {} ago", contents(&taken), ago(taken.taken_ms / 1000)))
 }
 
 fn unusable(file: &Path, source: BackupError) -> CliError {
