@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} elements in {} packets, {:?}", report.elements, report.chunks, report.elapsed);
     println!("element 99: {} (exact sum {})", tensor[99], 99 * (1..=u32::from(world)).sum::<u32>());
     println!(
-        "{} packets sent, {} of them again",
+        "{} packets sent, {} of them retransmitted",
         comm.stats().worker.sent,
         comm.stats().worker.retransmitted
     );
