@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
@@ -20,6 +21,9 @@ use netfold_connect_errors::{Answer, Client, Ports, Row, Target};
 use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::vacant_address;
 use netfold_testkit::captured::CapturedProcess;
+use netfold_testkit::directory::TemporaryDirectory;
+use netfold_testkit::namespace::{self, NamespaceSet, command, command_in};
+use netfold_testkit::transcript::{play, steps};
 use serde_json::{Value, json};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
@@ -65,6 +69,47 @@ fn library() -> PathBuf {
     let folder = test.parent().unwrap();
     let candidates = [folder.join("lib_netfold.so"), folder.parent().unwrap().join("lib_netfold.so")];
     candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
+}
+
+/// The commands of the tutorial, with the package as it is laid out here in place of an installed one.
+#[test]
+fn the_tutorial_of_pytorch_runs() {
+    let Some(python) = interpreter() else { return };
+    if !imports(&python, "torch") {
+        println!("skipped: the PyTorch tutorial, {python} has no torch");
+        return;
+    }
+    if !namespace::available() {
+        return;
+    }
+    let folder = TemporaryDirectory::new("tutorial-pytorch");
+    let programs = folder.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    // The options are those that torch 1.13 needs with Python 3.11; they put the rank in front of each line.
+    let torchrun = format!(
+        "#!/bin/bash\nset -o pipefail\n{python} -m torch.distributed.run --redirects 2 --tee 1 --log_dir {} \"$@\" | \
+         sed 's/^\\[default[0-9]*\\]://'\n",
+        programs.display()
+    );
+    let pip = "#!/bin/sh\ntest \"$*\" = 'install ./hostlib/python torch'\n".to_owned();
+    for (name, script) in [("torchrun", torchrun), ("pip", pip)] {
+        fs::write(programs.join(name), script).unwrap();
+        fs::set_permissions(programs.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    symlink(manifest_dir().join(".."), folder.path().join("hostlib")).unwrap();
+    let mut namespaces = NamespaceSet::new();
+    let name = namespaces.add("tutorial", 0).unwrap();
+    command(&format!("ip -n {name} link set lo up")).unwrap();
+    let mut shell = command_in(&name, "bash");
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", programs.display())).env("PYTHONPATH", lay_out());
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
+        shell.env_remove(variable);
+    }
+    let page = fs::read_to_string(manifest_dir().join("../../docs/tutorials/pytorch.md")).unwrap();
+    let steps = steps(&page);
+    assert_eq!(steps.len(), 2, "{steps:#?}");
+    play(shell, folder.path(), &steps);
 }
 
 /// A folder from which `import netfold` works.
