@@ -464,7 +464,9 @@ impl Engine {
     }
 
     fn post_stats(&self) {
-        self.mailbox.post(Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() });
+        let mut stats = Stats { worker: self.streams.stats(), io: self.io.counters(), ..Stats::default() };
+        stats.add(&self.earlier);
+        self.mailbox.post(stats);
     }
 }
 

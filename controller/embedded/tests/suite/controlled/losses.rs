@@ -1,5 +1,6 @@
 //! Losing a switch, and rejoining it.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -68,7 +69,12 @@ fn ranks_that_lost_their_switch_rejoin_and_use_it_again() {
                             }
                         });
                     }
-                    work_until(&comm, || comm.stats().control.rejoined == 1)
+                    let results = Cell::new(0);
+                    work_until(&comm, || {
+                        let now = comm.stats().worker.results;
+                        assert!(now >= results.replace(now), "counters never decrease");
+                        comm.stats().control.rejoined == 1
+                    })
                 });
                 let control = comm.stats().control;
                 assert_eq!((control.switches_lost, control.rejoined), (1, 1));
