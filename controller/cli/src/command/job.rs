@@ -9,8 +9,8 @@ use netfold_server::api::v1;
 use tokio_stream::StreamExt as _;
 
 use super::remote::{
-    Client, ControllerOptions, Table, ago, clock, event_value, full_name, goodput, job_value, limit,
-    mode_word, parse_name, retransmissions, state_word,
+    Client, ControllerOptions, Table, clock, counted, event_value, full_name, goodput, job_value, limit,
+    mode_word, parse_name, retransmissions, since, state_word,
 };
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -256,7 +256,10 @@ fn list(
             goodput(job),
             retransmissions(job),
             job.band.as_ref().map(|band| band_words(band).0).unwrap_or_default(),
-            format!("{} ago", ago(job.changed_s)),
+            Some(since(job))
+                .filter(|since| !since.is_empty())
+                .map(|since| format!("{since} ago"))
+                .unwrap_or_default(),
             job.last.clone(),
         ]);
     }
@@ -269,18 +272,18 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     let title = format!("job '{}'", full_name(job.name.as_ref()));
     output.line(format_args!("{}", output.paint(Tone::Strong, &title)))?;
     output.line(format_args!(
-        "  state     {}{}, for {}",
+        "  state     {}{}{}",
         state_word(job.state()),
         if job.declared { " (declared)" } else { "" },
-        ago(job.changed_s)
+        if job.changed_s == 0 { String::new() } else { format!(", for {}", since(job)) }
     ))?;
     output.line(format_args!(
-        "  requests  {} workers, {}, {} slots a tree, {} classes, {} trees",
-        spec.world,
+        "  requests  {}, {}, {} slots a tree, {}, {}",
+        counted(spec.world, "worker", "workers"),
         mode_word(spec.mode()),
         grouped(u64::from(spec.slots)),
-        spec.classes,
-        spec.trees
+        counted(spec.classes, "class", "classes"),
+        counted(spec.trees, "tree", "trees")
     ))?;
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;

@@ -75,6 +75,16 @@ pub(super) fn ago(unix_s: u64) -> String {
     }
 }
 
+/// How long ago a job has last changed; empty before anything of it is stored, as while its first workers join.
+pub(super) fn since(job: &v1::Job) -> String {
+    if job.changed_s == 0 { String::new() } else { ago(job.changed_s) }
+}
+
+/// A number with its noun.
+pub(super) fn counted(count: u32, noun: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { noun } else { plural })
+}
+
 /// The time of day of a Unix time in milliseconds, UTC.
 pub(super) fn clock(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % 86_400;

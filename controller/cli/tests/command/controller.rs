@@ -71,7 +71,10 @@ fn jobs_tenants_and_switches_of_a_controller_are_shown_and_changed() {
     let listed = one(&format!("job list --tenant red --state declared {at}"));
     assert_eq!(text(&listed, "job"), "later");
     assert!(shown(&format!("job list {at}")).contains("red/later"));
-    assert!(shown(&format!("job describe red/later {at}")).contains("4 workers, bfp32"));
+    assert!(
+        shown(&format!("job describe red/later {at}"))
+            .contains("4 workers, bfp32, 256 slots a tree, 1 class, 1 tree\n")
+    );
     one(&format!("job forget red/later {at}"));
     assert_eq!(shown(&format!("job list {at}")), "no jobs\n");
 

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
-use super::super::remote::{ago, clock, full_name, goodput, mode_word, retransmissions, state_word};
+use super::super::remote::{clock, full_name, goodput, mode_word, retransmissions, since, state_word};
 use crate::size::grouped;
 
 /// Width of a switch's bar, in characters.
@@ -154,7 +154,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             Cell::from(Line::from(grouped(u64::from(job.slots_held))).right_aligned()),
             Cell::from(Line::from(goodput(job)).right_aligned()),
             Cell::from(Line::from(retransmissions(job)).right_aligned()),
-            Cell::from(Line::from(ago(job.changed_s)).right_aligned()),
+            Cell::from(Line::from(since(job)).right_aligned()),
         ])
     });
     let widths = [
