@@ -97,6 +97,26 @@ fn a_watch_that_is_interrupted_exits_with_130() {
     assert_eq!(watch.wait().code(), Some(130));
 }
 
+/// A service that waits for its client to speak a protocol of its own, or a process that is stopped.
+#[test]
+fn a_port_that_accepts_connections_and_sends_nothing_is_named() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = port.local_addr().unwrap();
+    let files = Certificates::new("silent");
+    let ca = files.path("ca.pem");
+    // The kernel accepts connections of its backlog.
+    for command in [
+        format!("job list --controller {at}"),
+        format!("job list --controller {at} --ca {ca}"),
+        format!("top --once --controller {at}"),
+    ] {
+        let message = failure(&command);
+        assert!(message.contains("accepts connections and sends nothing"), "{command}: {message}");
+    }
+    let message = failure(&format!("worker {WORKER} {at}"));
+    assert!(message.contains("answers no request to join"), "{message}");
+}
+
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let (reader, writer) = std::io::pipe().unwrap();

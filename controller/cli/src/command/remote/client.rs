@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,12 +20,18 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt as _;
 
-use super::diagnosis::{diagnose, innermost, missing_call};
+use super::diagnosis::{SILENT, diagnose, innermost, is_silent, missing_call};
 use crate::error::CliError;
 
 /// Timeouts of the connection and of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
 pub(in crate::command) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Timeout of the connection with its TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(2000);
+
+/// After this, a call that is not answered is a reason to ask whether the port answers at all.
+const PROBE_AFTER: Duration = Duration::from_millis(1000);
 
 /// Longest accepted response, in bytes.
 const RESPONSE_LEN_MAX: usize = 32 << 20;
@@ -88,8 +95,11 @@ impl ControllerOptions {
         let credentials = Credentials(self.token.as_deref().map(bearer).transpose()?);
         let endpoint = self.endpoint()?;
         let (address, tls) = (self.address().to_owned(), self.ca.is_some());
-        let channel =
-            runtime.block_on(endpoint.connect()).map_err(|error| no_controller(&address, tls, &error))?;
+        let connecting = async { tokio::time::timeout(HANDSHAKE_TIMEOUT, endpoint.connect()).await };
+        let channel = match runtime.block_on(connecting) {
+            Ok(connected) => connected.map_err(|error| no_controller(&address, tls, &error))?,
+            Err(_) => return Err(silent(&address)),
+        };
         Ok(Client { address, tls, runtime, channel, credentials })
     }
 
@@ -115,6 +125,10 @@ impl ControllerOptions {
             CliError::Usage(format!("--ca, --cert or --key: {reason}"))
         })
     }
+}
+
+fn silent(address: &str) -> CliError {
+    CliError::NoController { address: address.to_owned(), reason: SILENT.into() }
 }
 
 fn no_controller(address: &str, tls: bool, error: &(dyn Error + 'static)) -> CliError {
@@ -158,10 +172,15 @@ impl Client {
         &self,
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, CliError> {
-        let answered = self.runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await });
+        let mut call = pin!(call);
+        let answered = match self.within(PROBE_AFTER, call.as_mut()) {
+            Some(answer) => Some(answer),
+            None if is_silent(&self.address) => return Err(silent(&self.address)),
+            None => self.within(CALL_TIMEOUT - PROBE_AFTER, call),
+        };
         match answered {
-            Ok(answer) => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
-            Err(_) => Err(self.no_answer()),
+            Some(answer) => answer.map(Response::into_inner).map_err(|status| self.refused(&status)),
+            None => Err(self.no_answer()),
         }
     }
 

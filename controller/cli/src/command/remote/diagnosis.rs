@@ -12,6 +12,12 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage};
 /// How long the probe waits for a connection, and for the first bytes.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(700);
 
+/// How long a port that has not answered a call may take to send the first bytes of another connection.
+const SILENCE_TIMEOUT: Duration = Duration::from_millis(1000);
+
+/// Of an address that accepts connections and does not answer.
+pub(super) const SILENT: &str = "it accepts connections and sends nothing: check that a controller listens there, and that its process is not stopped";
+
 /// What an HTTP/2 client sends first (RFC 9113, 3.4): the preface, and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -26,7 +32,7 @@ pub(super) fn diagnose(address: &str, tls: bool, error: &(dyn Error + 'static)) 
     if find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
         return UNANSWERED.into();
     }
-    let first = match probe(address) {
+    let first = match probe(address, PROBE_TIMEOUT) {
         Ok(first) => first,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             return "no program listens there: start a controller with `netfold controller --dev`, or give its address with --controller"
@@ -105,22 +111,28 @@ fn tls_fault(error: &rustls::Error) -> Option<String> {
     })
 }
 
-/// The first bytes that a port sends to an HTTP/2 client; none if it sends nothing in time.
-fn probe(address: &str) -> io::Result<Vec<u8>> {
+/// Whether a port accepts connections and sends nothing. An HTTP/2 server sends its settings at once (RFC 9113, 3.4), however long its calls
+/// take; a TLS server sends an alert.
+pub(super) fn is_silent(address: &str) -> bool {
+    probe(address, SILENCE_TIMEOUT).is_ok_and(|first| first.is_empty())
+}
+
+/// The first bytes that a port sends to an HTTP/2 client; none if it sends nothing within `timeout`.
+fn probe(address: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut failure = io::ErrorKind::NotFound.into();
     for resolved in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&resolved, PROBE_TIMEOUT) {
-            Ok(stream) => return Ok(first_bytes(stream)),
+            Ok(stream) => return Ok(first_bytes(stream, timeout)),
             Err(error) => failure = error,
         }
     }
     Err(failure)
 }
 
-fn first_bytes(mut stream: TcpStream) -> Vec<u8> {
+fn first_bytes(mut stream: TcpStream, timeout: Duration) -> Vec<u8> {
     let mut bytes = [0; PortProtocol::BYTES_NEEDED];
     let mut filled = 0;
-    let until = Instant::now() + PROBE_TIMEOUT;
+    let until = Instant::now() + timeout;
     // A port that rejects the preface may close the connection behind its response.
     let _ = stream.write_all(PREFACE);
     while filled < bytes.len()
