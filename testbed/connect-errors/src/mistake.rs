@@ -23,6 +23,8 @@ pub enum Mistake {
     NothingListens,
     /// Nothing answers: packets to the address are dropped.
     NoAnswer,
+    /// A program accepts connections and sends nothing.
+    Silent,
     /// The controller is of an older version than the client.
     OlderController,
     /// The controller is of a newer version than the client.
@@ -31,7 +33,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// Every mistake, in the order of the page.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WrongPort,
         Self::PlaintextToTls,
         Self::TlsToPlaintext,
@@ -42,6 +44,7 @@ impl Mistake {
         Self::UnknownSwitch,
         Self::NothingListens,
         Self::NoAnswer,
+        Self::Silent,
         Self::OlderController,
         Self::NewerController,
     ];
@@ -59,6 +62,7 @@ impl Mistake {
             Self::UnknownSwitch => "Wrong name of a switch",
             Self::NothingListens => "Nothing listens",
             Self::NoAnswer => "No answer",
+            Self::Silent => "Accepts connections and sends nothing",
             Self::OlderController => "Older controller",
             Self::NewerController => "Newer controller",
         }

@@ -50,6 +50,7 @@ pub struct Ports {
     admin_token: String,
     tenant_token: String,
     unanswered: Unanswered,
+    silent: Silent,
 }
 
 impl Ports {
@@ -75,7 +76,8 @@ impl Ports {
             add_tenant(controller, tenant.hash());
         }
         let (admin_token, tenant_token) = (admin.reveal(), tenant.reveal());
-        Self { plain, encrypted, certificates, admin_token, tenant_token, unanswered: Unanswered::new() }
+        let (unanswered, silent) = (Unanswered::new(), Silent::new());
+        Self { plain, encrypted, certificates, admin_token, tenant_token, unanswered, silent }
     }
 
     /// How a worker makes a mistake.
@@ -106,6 +108,7 @@ impl Ports {
             Mistake::UnknownSwitch => panic!("workers name no switch"),
             Mistake::NothingListens => Target { address: VACANT.into(), ..target },
             Mistake::NoAnswer => at(self.unanswered.address),
+            Mistake::Silent => at(self.silent.address),
             Mistake::OlderController => at(version::workers(plain, 1)),
             Mistake::NewerController => at(version::workers(plain, -1)),
         }
@@ -134,6 +137,7 @@ impl Ports {
             Mistake::UnknownJob | Mistake::UnknownSwitch => target,
             Mistake::NothingListens => Target { address: VACANT.into(), ..target },
             Mistake::NoAnswer => at(self.unanswered.address),
+            Mistake::Silent => at(self.silent.address),
             Mistake::OlderController => at(version::grpc("0.0.1")),
             Mistake::NewerController => at(version::grpc("999.0.0")),
         }
@@ -167,6 +171,20 @@ fn other_job() -> SocketAddr {
         TcpRendezvous::host(listener, "another job", 2, RENDEZVOUS_TIMEOUT).expect("a rendezvous");
     std::thread::spawn(move || rendezvous.all_gather(&[]));
     address
+}
+
+/// An address at which the kernel accepts connections, and no program reads or writes.
+struct Silent {
+    address: SocketAddr,
+    _listener: TcpListener,
+}
+
+impl Silent {
+    fn new() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound port has an address");
+        Self { address, _listener: listener }
+    }
 }
 
 /// An address at which packets are dropped: its listener accepts no more connections.
