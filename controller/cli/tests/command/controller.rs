@@ -38,12 +38,13 @@ fn shown(arguments: &str) -> String {
     text
 }
 
-/// A job's state, waited for.
+/// A job in a state, waited for; a running one, until its switches are set up, when its record is stored.
 pub(crate) fn wait_for(grpc: &str, job: &str, state: &str) -> Value {
     poll_state(format_args!("{job} in state {state}"), || {
         let (_, lines) = run(&format!("job describe {job} --controller {grpc}"));
         let line = lines.into_iter().next().unwrap();
-        if line["state"] == state { Ok(line) } else { Err(line) }
+        let set_up = state != "running" || line["trees"][0]["phase"] == "running";
+        if line["state"] == state && set_up { Ok(line) } else { Err(line) }
     })
 }
 
