@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use netfold_control::{Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, SessionEvent, SessionRequest};
+use netfold_control::{
+    Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, SessionEvent, SessionRequest,
+};
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
