@@ -101,6 +101,13 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Whether [`next_line`](Self::next_line) has a line, or refuses what there is.
+    pub fn has_line(&self) -> bool {
+        self.bytes.first() == Some(&TLS_HANDSHAKE)
+            || self.bytes.len() >= LINE_LEN_MAX
+            || self.bytes[self.searched..].contains(&b'\n')
+    }
+
     /// The next whole line without its newline, if there is one.
     ///
     /// # Errors

@@ -9,10 +9,9 @@
 //! Every queue is bounded: what a session may leave unread (`OUTBOX_LINES`), lines on their way to the hub
 //! (`INPUTS`; sessions wait in turn), tasks for the switch (by the number of jobs and members). A line has
 //! [`LINE_LEN_MAX`](netfold_control::LINE_LEN_MAX) bytes at most. Sessions above the limit receive a refusal and are closed,
-//! or only closed when even that would cost too much. With TLS, 256 handshakes may be under way, of 5 seconds each; they count as no
-//! sessions.
+//! or only closed when even that would cost too much. A connection is no session before its first line is complete:
+//! [`WORKERS`](netfold_listener::policy::WORKERS) bounds the number of such connections, and the time until then, TLS handshake included.
 
-mod accept;
 mod control;
 mod drivers;
 mod event;
@@ -32,12 +31,15 @@ use crate::plane::{KnownSwitch, Plane};
 use crate::record::{StoreError, StoredRecords};
 use crate::switch_status;
 use drivers::DriverThreads;
+use netfold_listener::acceptor::Acceptor;
+use netfold_listener::{ListenerCounters, policy};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
@@ -113,7 +115,9 @@ impl Server {
         let local_addr = listener.local_addr().map_err(bind)?;
         let (sender, requests) = mpsc::channel(control::REQUESTS_MAX);
         let (events, _) = broadcast::channel(control::EVENTS_MAX);
-        let control = Control { requests: sender, events, storing: control::StoringFlag::default() };
+        let counters = Arc::new(ListenerCounters::new(policy::WORKERS));
+        let storing = control::StoringFlag::default();
+        let control = Control { requests: sender, events, storing, listener: counters };
         let hook = Box::new(|_: &JobEvent| {});
         Ok(Self { listener, local_addr, config, plane, hook, requests, control, tls: None })
     }
@@ -164,7 +168,8 @@ impl Server {
         let drivers = drivers.map_err(|_| ServerError::Crashed)?.map_err(ServerError::Driver)?;
         assert_eq!(drivers.len(), count, "a plane has a driver for each switch");
         let (threads, outcomes) = DriverThreads::new(drivers);
-        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(ServerError::Thread)?;
+        let acceptor = Acceptor::counting(self.listener, policy::WORKERS, self.control.listener())
+            .map_err(ServerError::Thread)?;
         let parts = hub::HubParts {
             hook: self.hook,
             threads,
@@ -176,7 +181,7 @@ impl Server {
             tls: self.tls,
         };
         drop(self.control.requests);
-        hub::Hub::new(coordinator, &self.config, parts).run(listener, outcomes, statuses, shutdown).await
+        hub::Hub::new(coordinator, &self.config, parts).run(acceptor, outcomes, statuses, shutdown).await
     }
 
     /// Serves on a thread of its own until the handle is shut down or dropped.

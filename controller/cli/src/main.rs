@@ -8,6 +8,7 @@ use clap::Parser;
 use serde_json::json;
 
 mod command;
+mod connections;
 mod error;
 mod event;
 mod exit;

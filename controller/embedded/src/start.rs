@@ -10,6 +10,7 @@ use netfold_control::CongestionAlgorithm;
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
+use netfold_listener::ListenerCounters;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
@@ -378,6 +379,11 @@ impl EmbeddedSwitch {
     /// Address of the control port (TCP), at which workers join; that of the data path if there is none.
     pub fn control(&self) -> SocketAddr {
         self.server.as_ref().map_or(self.data(), ServerHandle::local_addr)
+    }
+
+    /// Counters of the control port's connections that are no sessions yet; `None` if there is no control port.
+    pub fn listener(&self) -> Option<Arc<ListenerCounters>> {
+        self.server.as_ref().map(|server| server.control().listener())
     }
 
     /// Address of the data path (UDP); of the first queue if there are several.

@@ -13,6 +13,7 @@ use netfold_controller::record::TokenHash;
 use netfold_controller::server::Control;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
+use tonic::codegen::http::{HeaderMap, header};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
@@ -115,6 +116,12 @@ impl Access {
     pub(crate) fn sees_everything(&self, authorization: Option<&str>) -> bool {
         let token = authorization.and_then(|header| bearer(header).or_else(|| password(header)));
         matches!(self.caller(token.map(|token| TokenHash::of(&token))), Caller::Admin | Caller::Reader)
+    }
+
+    /// Whether these headers have a token of an administrator or a reader. A tenant's is known to the control plane only.
+    pub(crate) fn is_proven_by(&self, headers: &HeaderMap) -> bool {
+        let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        matches!(self, Self::Tokens { .. }) && self.sees_everything(header)
     }
 }
 

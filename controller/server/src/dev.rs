@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
@@ -12,6 +13,7 @@ use netfold_controller::server::Control;
 use netfold_controller::topology::{Topology, TopologyError};
 use netfold_controller::view::SnapshotScope;
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch};
+use netfold_listener::ListenerCounters;
 use netfold_switch::{EmptyPipeline, PAYLOADS};
 use netfold_switch_p4runtime::{Server, ServerConfig, ServerError};
 
@@ -130,6 +132,11 @@ impl DevController {
         let dev = Self { controller, server, switch, state, _folder: folder };
         dev.ready(sharing)?;
         Ok(dev)
+    }
+
+    /// Counters of the connections of the switch's P4Runtime server.
+    pub fn p4runtime_listener(&self) -> Arc<ListenerCounters> {
+        self.server.listener()
     }
 
     /// Waits for the switch, and adds the tenants.

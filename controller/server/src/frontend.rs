@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use netfold_controller::server::Control;
 use netfold_controller::view::ControllerEvent;
+use netfold_listener::acceptor::Acceptor;
+use netfold_listener::grpc::TrackRequests;
+use netfold_listener::{ListenerCounters, policy};
 use tokio::runtime::Builder;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::oneshot;
+use tonic::codegen::http::HeaderMap;
 use tonic::transport::Server;
 use tower::util::MapResponseLayer;
 
 use crate::access::Access;
-use crate::connection::Acceptor;
 use crate::grpc;
 use crate::http::HttpServer;
 use crate::tls::{Tls, TlsError};
@@ -83,6 +86,7 @@ pub enum FrontendError {
 pub struct Frontend {
     grpc: SocketAddr,
     http: Option<SocketAddr>,
+    counters: Vec<Arc<ListenerCounters>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), FrontendError>>>,
 }
@@ -91,6 +95,8 @@ pub struct Frontend {
 struct Listeners {
     grpc: TcpListener,
     http: Option<TcpListener>,
+    /// Of gRPC, the page and the workers' port, in this order.
+    counters: Vec<Arc<ListenerCounters>>,
     /// All events from the start on.
     events: Receiver<Arc<ControllerEvent>>,
 }
@@ -105,7 +111,10 @@ impl Frontend {
         let http = config.http.map(listen).transpose()?;
         let http_address = http.as_ref().map(|(_, address)| *address);
         let events = control.events();
-        let listeners = Listeners { grpc, http: http.map(|(listener, _)| listener), events };
+        let own = [policy::GRPC, policy::PAGE].map(|policy| Arc::new(ListenerCounters::new(policy)));
+        let counters: Vec<_> = own.into_iter().chain([control.listener()]).collect();
+        let listeners =
+            Listeners { grpc, http: http.map(|(listener, _)| listener), counters: counters.clone(), events };
         if let Some(tls) = &config.tls {
             // Check both here: an error in the thread could not be returned to the caller.
             tls.for_http().map_err(FrontendError::Tls)?;
@@ -121,7 +130,7 @@ impl Frontend {
                 served
             })
             .map_err(FrontendError::Thread)?;
-        Ok(Self { grpc: grpc_address, http: http_address, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { grpc: grpc_address, http: http_address, counters, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Address of gRPC.
@@ -132,6 +141,11 @@ impl Frontend {
     /// Address of the page and the metrics.
     pub fn http(&self) -> Option<SocketAddr> {
         self.http
+    }
+
+    /// Counters of gRPC's listener, the page's and the workers' port.
+    pub fn listeners(&self) -> &[Arc<ListenerCounters>] {
+        &self.counters
     }
 
     /// Whether it has ended; without a call of [`stop`](Self::stop) this means that it failed.
@@ -188,8 +202,11 @@ async fn serve(
         server = server.tls_config(tls.for_grpc()).map_err(FrontendError::GrpcTls)?;
     }
     let routes = grpc::routes(&control, &config.access);
-    let acceptor =
-        Acceptor::new(tokio::net::TcpListener::from_std(listeners.grpc).map_err(FrontendError::Thread)?);
+    let access = Arc::new(config.access.clone());
+    let tracking = TrackRequests::new(move |headers: &HeaderMap| access.is_proven_by(headers));
+    let counters = listeners.counters;
+    let mut acceptor = Acceptor::counting(listeners.grpc, policy::GRPC, Arc::clone(&counters[0]))
+        .map_err(FrontendError::Thread)?;
     let (sender, connections) = tokio::sync::mpsc::channel(1);
     let accepting =
         tokio::spawn(
@@ -197,15 +214,15 @@ async fn serve(
         );
     let mut tasks = vec![accepting];
     if let Some(listener) = listeners.http {
-        let acceptor =
-            Acceptor::new(tokio::net::TcpListener::from_std(listener).map_err(FrontendError::Thread)?);
+        let acceptor = Acceptor::counting(listener, policy::PAGE, Arc::clone(&counters[1]))
+            .map_err(FrontendError::Thread)?;
         let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontendError::Tls)?;
-        let (http, observed) = HttpServer::new(control, config.access, listeners.events);
+        let (http, observed) = HttpServer::new(control, config.access, counters, listeners.events);
         tasks.push(tokio::spawn(observed));
         tasks.push(tokio::spawn(http.serve(acceptor, tls)));
     }
     let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
-    let mut server = server.layer(MapResponseLayer::new(grpc::with_version));
+    let mut server = server.layer(tracking).layer(MapResponseLayer::new(grpc::with_version));
     let serving = server.add_routes(routes).serve_with_incoming(incoming);
     // Watchers would delay a graceful shutdown without bound, so their streams are cut.
     let served = tokio::select! {

@@ -14,6 +14,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use netfold_controller::server::Control;
 use netfold_controller::view::ControllerEvent;
 use netfold_controller::view::SnapshotScope;
+use netfold_listener::ListenerCounters;
+use netfold_listener::acceptor::{Acceptor, ConnectionHandle};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
@@ -21,7 +23,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::access::Access;
-use crate::connection::Acceptor;
 use crate::health::{HEALTHZ, LeaderProbes, READYZ};
 use crate::listener;
 use crate::metrics::{self, Counts};
@@ -46,6 +47,7 @@ pub(crate) struct HttpServer {
     control: Control,
     probes: LeaderProbes,
     access: Access,
+    listeners: Arc<[Arc<ListenerCounters>]>,
     history: Arc<Mutex<History>>,
     /// The newest snapshot, as JSON.
     snapshots: watch::Receiver<Arc<str>>,
@@ -59,30 +61,37 @@ struct History {
 }
 
 impl HttpServer {
-    /// A server of a control plane, and the task that updates it until the control plane ends.
+    /// A server of a control plane, and the task that updates it until the control plane ends. Its metrics have
+    /// the counters of `listeners`.
     pub(crate) fn new(
         control: Control,
         access: Access,
+        listeners: Vec<Arc<ListenerCounters>>,
         events: Receiver<Arc<ControllerEvent>>,
     ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
         let probes = LeaderProbes::new(control.clone());
-        let server = Self { control: control.clone(), probes, access, history: history.clone(), snapshots };
+        let listeners = listeners.into();
+        let server =
+            Self { control: control.clone(), probes, access, listeners, history: history.clone(), snapshots };
         (server, observe(control, events, history, sender))
     }
 
     /// Serves until the task is dropped.
     pub(crate) async fn serve(self, acceptor: Acceptor, tls: Option<TlsAcceptor>) {
-        let answer = move |request| {
+        let answer = move |request, connection| {
             let server = self.clone();
-            async move { server.answer(request).await }
+            async move { server.answer(request, connection).await }
         };
         listener::serve(acceptor, tls, answer).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, connection: ConnectionHandle) -> Response<Body> {
         let authorized = is_authorized(&self.access, &request);
+        if authorized && matches!(self.access, Access::Tokens { .. }) {
+            connection.authenticated();
+        }
         if request.method() != Method::GET {
             return if authorized { read_only() } else { unauthorized() };
         }
@@ -110,7 +119,7 @@ impl HttpServer {
     async fn metrics(&self) -> Response<Body> {
         let Ok(snapshot) = self.control.snapshot(SnapshotScope::All).await else { return gone() };
         let counts = self.history.lock().unwrap_or_else(PoisonError::into_inner).counts.clone();
-        match metrics::scrape(&snapshot, &counts) {
+        match metrics::scrape(&snapshot, &counts, &self.listeners) {
             Ok(scrape) => content(metrics::MEDIA_TYPE, scrape),
             Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
         }

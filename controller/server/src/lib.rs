@@ -7,7 +7,6 @@
 pub mod access;
 pub mod api;
 pub mod backup;
-mod connection;
 mod controller;
 pub mod dev;
 pub mod etcd;

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use netfold_control::MemberCounters;
 use netfold_controller::view::{ControllerEvent, JobView, Snapshot, SwitchView, TenantView, TrafficView};
+use netfold_listener::{Closure, ListenerCounters};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -78,6 +80,16 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
         &["reason"],
         "workers and jobs that were refused since the controller started",
     ),
+    (
+        "netfold_connections",
+        &["listener"],
+        "connections of gRPC and the page; at the workers' port those that are no sessions yet",
+    ),
+    (
+        "netfold_connections_closed_total",
+        &["listener", "reason"],
+        "connections that a listener closed or refused, by reason",
+    ),
 ];
 
 /// Counts since the start.
@@ -110,7 +122,11 @@ fn add(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
 ///
 /// # Errors
 /// Never while memory lasts: the text is written to a string.
-pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt::Error> {
+pub(crate) fn scrape(
+    snapshot: &Snapshot,
+    counts: &Counts,
+    listeners: &[Arc<ListenerCounters>],
+) -> Result<String, fmt::Error> {
     let mut metrics = MetricSet::default();
     metrics.set("netfold_leader", [], 1);
     metrics.set("netfold_sessions", [], snapshot.sessions);
@@ -138,6 +154,7 @@ pub(crate) fn scrape(snapshot: &Snapshot, counts: &Counts) -> Result<String, fmt
     for (reason, count) in &counts.refusals {
         metrics.count("netfold_refusals_total", [reason], *count);
     }
+    listeners.iter().for_each(|listener| metrics.listener(listener));
     metrics.text()
 }
 
@@ -227,6 +244,15 @@ impl MetricSet {
         self.set("netfold_switch_groups_used", name, switch.groups_used);
         for (result, packets) in &switch.packets {
             self.count("netfold_switch_packets_total", [&switch.name.as_str(), &result.as_str()], *packets);
+        }
+    }
+
+    fn listener(&mut self, counters: &ListenerCounters) {
+        let name = counters.policy().name;
+        self.set("netfold_connections", [name], i64::try_from(counters.open()).unwrap_or(i64::MAX));
+        for closure in Closure::ALL {
+            let labels = [&name, &closure.name()];
+            self.count("netfold_connections_closed_total", labels, counters.closed(closure));
         }
     }
 

@@ -6,11 +6,12 @@ use std::thread::JoinHandle;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
+use netfold_listener::acceptor::Acceptor;
+use netfold_listener::policy;
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
-use crate::connection::Acceptor;
 use crate::etcd::CandidateStatus;
 use crate::frontend::{FrontendConfig, FrontendError, listen};
 use crate::health::{self, HEALTHZ, READYZ};
@@ -48,12 +49,12 @@ impl StandbyServer {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(FrontendError::Thread)?;
         let acceptor = {
             let _within = runtime.enter();
-            Acceptor::new(tokio::net::TcpListener::from_std(socket).map_err(FrontendError::Thread)?)
+            Acceptor::new(socket, policy::PAGE).map_err(FrontendError::Thread)?
         };
         let (status, receiver) = watch::channel(None);
         let (stop, stopped) = oneshot::channel::<()>();
         let standby = Standby { access: Arc::new(config.access.clone()), status: receiver };
-        let answer = move |request| {
+        let answer = move |request, _| {
             let standby = standby.clone();
             async move { standby.answer(&request) }
         };

@@ -3,6 +3,7 @@
 use crate::command::{Command, CommandError, Proof};
 use crate::record::{JobName, RecordReader, StoreError, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
+use netfold_listener::ListenerCounters;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -40,6 +41,7 @@ pub struct Control {
     pub(super) requests: mpsc::Sender<ControlRequest>,
     pub(super) events: broadcast::Sender<Arc<ControllerEvent>>,
     pub(super) storing: StoringFlag,
+    pub(super) listener: Arc<ListenerCounters>,
 }
 
 /// Whether the control plane waits for its database.
@@ -53,6 +55,11 @@ impl StoringFlag {
 }
 
 impl Control {
+    /// Counters of the workers' port: its connections that are no sessions yet.
+    pub fn listener(&self) -> Arc<ListenerCounters> {
+        Arc::clone(&self.listener)
+    }
+
     /// Whether the control plane waits for its database: it reads its records at the start, or stores a change. It answers nothing
     /// meanwhile.
     pub fn is_storing(&self) -> bool {

@@ -5,7 +5,7 @@ use super::drivers::{DriverThreads, Outcome};
 use super::event::controller_event;
 use super::pending::{self, PendingConnection};
 use super::session::{self, SessionInput, SessionMessage};
-use super::{Hook, ServerError, accept};
+use super::{Hook, ServerError};
 use crate::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use crate::jobs::JobEvent;
 use crate::message::encode;
@@ -13,12 +13,12 @@ use crate::record::{Change, Store};
 use crate::switch_status::SwitchStatus;
 use crate::view::{ControllerEvent, Snapshot, SnapshotScope};
 use netfold_control::SessionEvent;
+use netfold_listener::acceptor::Acceptor;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, broadcast, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -107,7 +107,7 @@ impl Hub {
 
     pub(super) async fn run(
         mut self,
-        listener: TcpListener,
+        acceptor: Acceptor,
         mut outcomes: mpsc::UnboundedReceiver<Outcome>,
         mut notices: mpsc::UnboundedReceiver<SwitchStatus>,
         shutdown: impl Future<Output = ()>,
@@ -118,10 +118,8 @@ impl Hub {
             self.note(notice);
             self.deliver()?;
         }
-        let (sender, connections) = mpsc::channel(1);
-        tokio::spawn(accept::run(async move || listener.accept().await, sender));
         let (sender, mut accepted) = mpsc::channel(1);
-        tokio::spawn(pending::run(connections, self.tls.take(), sender));
+        tokio::spawn(pending::run(acceptor, self.tls.take(), sender));
         let mut shutdown = pin!(shutdown);
         let mut turn = Instant::now();
         loop {
@@ -202,8 +200,9 @@ impl Hub {
         snapshot
     }
 
-    fn open(&mut self, PendingConnection { stream, peer }: PendingConnection) {
+    fn open(&mut self, PendingConnection { stream, peer, lines: received, place }: PendingConnection) {
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else { return };
+        place.leave();
         let (outbox, lines) = mpsc::channel(OUTBOX_LINES);
         let opened = self.coordinator.open(self.now(), peer);
         let input = match opened {
@@ -218,7 +217,7 @@ impl Hub {
             }
         };
         tokio::spawn(async move {
-            session::run(stream, lines, SessionInput(input)).await;
+            session::run(stream, received, lines, SessionInput(input)).await;
             drop(permit);
         });
     }

@@ -44,19 +44,20 @@ impl<I: Copy> SessionInput<I> {
     }
 }
 
-/// Serves a session until the hub drops the sender of `outbox`, then delivers what is left in it and closes.
+/// Serves a session until the hub drops the sender of `outbox`, then delivers what is left in it and closes. `lines` were read of it
+/// before.
 ///
 /// All that the peer says goes to `input`, which may make it wait. After the first line that is none, or the end of the
 /// connection, the peer is not read any more.
 pub(super) async fn run<S: AsyncRead + AsyncWrite, I: Copy>(
     stream: S,
+    mut lines: Lines,
     mut outbox: mpsc::Receiver<Vec<u8>>,
     input: SessionInput<I>,
 ) {
     let (mut read, mut write) = tokio::io::split(stream);
-    let mut lines = Lines::default();
     let mut bytes = [0; READ_BYTES];
-    let mut reading = true;
+    let mut reading = pass_on(&mut lines, &input).await;
     let mut writing = true;
     loop {
         tokio::select! {
@@ -140,7 +141,7 @@ mod tests {
             let (outbox, lines) = mpsc::channel(4);
             let (inputs, mut received) = mpsc::channel(4);
             tokio::join!(
-                run(near, lines, SessionInput(Some(((), inputs)))),
+                run(near, Lines::default(), lines, SessionInput(Some(((), inputs)))),
                 peer(far, outbox, &mut received)
             );
             let mut rest = Vec::new();

@@ -5,6 +5,7 @@ use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX, StoringF
 use crate::command::{Command, CommandError, Proof};
 use crate::record::{JobName, RecordReader, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
+use netfold_listener::{ListenerCounters, policy};
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
@@ -59,6 +60,7 @@ impl Control {
                 }
             }
         };
-        (Self { requests, events, storing: StoringFlag::default() }, task)
+        let listener = Arc::new(ListenerCounters::new(policy::WORKERS));
+        (Self { requests, events, storing: StoringFlag::default(), listener }, task)
     }
 }

@@ -301,7 +301,7 @@ fn too_many_sessions_are_refused_with_the_reason() {
     config.heartbeat = Duration::from_millis(50);
     let port = Port::start(Fake::new(1024, 64, 16), config);
     let held = [port.join("demo", 0, 3, 5000), port.join("demo", 1, 3, 5001)];
-    assert_eq!(port.connect().refusal().0, Refusal::Busy);
+    assert_eq!(port.join("demo", 2, 3, 5002).refusal().0, Refusal::Busy);
     let [_first, second] = held;
     drop(second);
     // Its place is free as soon as the server has detected it.

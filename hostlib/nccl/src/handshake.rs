@@ -2,10 +2,12 @@
 //!
 //! The connecting side sends 24 bytes (magic 8, the token of the handle 16), the listening side answers with 8.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use netfold_listener::{HelloQueue, Source, policy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, send, socket_with, sockopt};
@@ -19,10 +21,6 @@ const HELLO_MAGIC: [u8; 8] = *b"nfhello\x01";
 const WELCOME: [u8; 8] = *b"nfwelc.\x01";
 /// How long a connection may take to be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection may take to send its hello.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections whose hello is incomplete.
-const PENDING_MAX: usize = 64;
 /// A host that is unreachable for so long is lost.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -31,15 +29,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Listener {
     endpoint: Endpoint,
     socket: TcpListener,
-    pending: Mutex<Vec<PendingConnection>>,
-}
-
-#[derive(Debug)]
-struct PendingConnection {
-    stream: TcpStream,
-    since: Instant,
-    hello: [u8; HELLO],
-    len: usize,
+    started: Instant,
+    hellos: Mutex<HelloQueue<TcpStream, HELLO>>,
 }
 
 /// A listening socket on a device, and its handle.
@@ -54,53 +45,26 @@ impl Listener {
     pub(crate) fn new(device: &Device) -> Result<(Self, Endpoint)> {
         let (socket, endpoint) = listen(device, Purpose::Link)?;
         socket.set_nonblocking(true).map_err(|error| Failure::system("cannot listen", error))?;
-        Ok((Self { endpoint, socket, pending: Mutex::default() }, endpoint))
+        let hellos = Mutex::new(HelloQueue::new(policy::NCCL));
+        Ok((Self { endpoint, socket, started: Instant::now(), hellos }, endpoint))
     }
 
     /// A connection with a valid hello, if there is one now.
     pub(crate) fn accept(&self) -> Result<Option<TcpStream>> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok((stream, _)) = self.socket.accept() {
-            if pending.len() == PENDING_MAX {
-                pending.remove(0); // the oldest
-            }
-            if prepare(&stream).is_ok() {
-                pending.push(PendingConnection { stream, since: Instant::now(), hello: [0; HELLO], len: 0 });
-            }
-        }
-        let mut index = 0;
-        while index < pending.len() {
-            match pending[index].check_hello(&self.endpoint.token) {
-                Some(true) => {
-                    let stream = pending.remove(index).stream;
-                    if welcome(&stream) {
-                        return Ok(Some(stream));
-                    }
-                }
-                Some(false) => drop(pending.remove(index)),
-                None => index += 1,
+        let mut hellos = self.hellos.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.started.elapsed();
+        hellos.accept(now, || {
+            let (stream, peer) = self.socket.accept()?;
+            // Only of a connection that is broken already.
+            prepare(&stream).map_err(|_| ErrorKind::ConnectionAborted)?;
+            Ok((stream, Source::from(peer.ip())))
+        });
+        while let Some((stream, hello)) = hellos.next(now) {
+            if hello[..8] == HELLO_MAGIC && hello[8..] == self.endpoint.token && welcome(&stream) {
+                return Ok(Some(stream));
             }
         }
         Ok(None)
-    }
-}
-
-impl PendingConnection {
-    /// Whether the hello is valid; `None` while it is incomplete.
-    fn check_hello(&mut self, token: &[u8; TOKEN]) -> Option<bool> {
-        use std::io::Read;
-        while self.len < HELLO {
-            match self.stream.read(&mut self.hello[self.len..]) {
-                Ok(0) => return Some(false),
-                Ok(bytes) => self.len += bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    return (self.since.elapsed() > HELLO_TIMEOUT).then_some(false);
-                }
-                Err(_) => return Some(false),
-            }
-        }
-        Some(self.hello[..8] == HELLO_MAGIC && self.hello[8..] == *token)
     }
 }
 

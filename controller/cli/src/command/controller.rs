@@ -11,10 +11,12 @@ use std::time::Duration;
 use clap::Args;
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::ServerError;
+use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::ControllerEvent;
+use netfold_listener::{ListenerCounters, policy};
 use netfold_server::access::{Access, hashes};
 use netfold_server::dev::{DevConfig, DevController, DevError, TENANTS};
 use netfold_server::{
@@ -28,6 +30,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 
 use self::election::EtcdOptions;
 use super::remote::clock;
+use crate::connections::{ConnectionLog, raise_descriptor_limit};
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::{Output, Tone};
@@ -143,6 +146,14 @@ impl Running {
         }
     }
 
+    /// Counters of the P4Runtime server of this process, if it has one.
+    fn p4runtime(&self) -> Option<Arc<ListenerCounters>> {
+        match self {
+            Self::Dev(dev) => Some(dev.p4runtime_listener()),
+            Self::Plain(_) => None,
+        }
+    }
+
     fn is_finished(&self) -> bool {
         match self {
             Self::Dev(dev) => dev.is_finished(),
@@ -171,6 +182,9 @@ impl ControllerCommand {
         self.check_security()?;
         // A standby with invalid files must fail now, not when it takes over.
         let (topology, front) = (self.topology()?, self.front()?);
+        let sessions_max = Config::controller(0, 0).sessions_max;
+        let mut shortage =
+            raise_descriptor_limit(sessions_max, &[policy::WORKERS, policy::GRPC, policy::PAGE]);
         while !stop.requested() {
             let state = match &self.state {
                 _ if self.etcd.is_wanted() => match self.etcd.wait(&self.name(), &front, output, &stop)? {
@@ -182,6 +196,7 @@ impl ControllerCommand {
             let running = self.start(state, topology.clone(), front.clone())?;
             let events = running.controller().control().events();
             self.announce(output, &running)?;
+            shortage.take().map_or(Ok(()), |shortage| shortage.show(output))?;
             service::notify("READY=1\nSTATUS=leader");
             let attended = attend(output, &stop, &running, events);
             let leadership_lost = running.controller().leadership_lost().map(str::to_owned);
@@ -359,7 +374,10 @@ fn attend(
     running: &Running,
     mut events: Receiver<Arc<ControllerEvent>>,
 ) -> Result<(), CliError> {
+    let listeners = running.controller().front().listeners().iter().cloned().chain(running.p4runtime());
+    let mut connections = ConnectionLog::new(listeners);
     loop {
+        connections.show(output)?;
         let ends = stop.requested() || running.is_finished();
         match events.try_recv() {
             Ok(event) => show(output, &event)?,

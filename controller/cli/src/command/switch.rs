@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use netfold_control::{CongestionAlgorithm, Numerics, Refusal};
+use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueueAddress};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
 use netfold_io::{Cores, IoError, IoSpec, PacketIo, ThreadOpener};
+use netfold_listener::policy;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
@@ -28,6 +30,7 @@ use netfold_switch_p4runtime::Server;
 use netfold_wire::Dscp;
 use netfold_wire::UDP_PORT;
 
+use crate::connections::{ConnectionLog, DescriptorShortage, raise_descriptor_limit};
 use crate::error::CliError;
 use crate::event::{Event, Listening, Queue};
 use crate::lifetime::Stop;
@@ -176,8 +179,10 @@ impl SwitchCommand {
         if self.exit_with_stdin {
             stop.with_stdin();
         }
+        let shortage = self.raise_descriptor_limit();
         let running = self.start()?;
         self.announce(output, &running)?;
+        shortage.map_or(Ok(()), |shortage| shortage.show(output))?;
         service::notify("READY=1");
         let counted = self.attend(output, &stop, &running);
         service::notify("STOPPING=1");
@@ -188,6 +193,14 @@ impl SwitchCommand {
         let last = last.map_err(|error| self.failed(error))?;
         show_counters(output, &counters(&last, dropped, true))?;
         served.map_err(CliError::P4Runtime)
+    }
+
+    /// For the sessions of its own control port, or for P4Runtime.
+    fn raise_descriptor_limit(&self) -> Option<DescriptorShortage> {
+        if self.p4.address.is_some() {
+            return raise_descriptor_limit(0, &[policy::P4RUNTIME]);
+        }
+        raise_descriptor_limit(Config::new(0).sessions_max, &[policy::WORKERS])
     }
 
     fn start(&self) -> Result<Running, CliError> {
@@ -412,11 +425,16 @@ impl SwitchCommand {
     fn attend(&self, output: &Output, stop: &Stop, running: &Running) -> Result<(), CliError> {
         let every = self.every.map(|seconds| Duration::from_secs(u64::from(seconds.max(1))));
         let mut shown = Instant::now();
+        let listeners = running.server.as_ref().map(Server::listener).into_iter();
+        let mut connections = ConnectionLog::new(listeners.chain(running.switch.listener()));
         let served = || !running.server.as_ref().is_some_and(Server::is_finished);
         while !stop.requested() && !running.switch.is_finished() && served() {
+            connections.show(output)?;
             match running.jobs.recv_timeout(POLL_INTERVAL) {
                 Ok(event) => show_job(output, &event)?,
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout) => {}
+                // Without a control port there are no jobs, and nothing to wait for.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
             }
             if every.is_some_and(|every| shown.elapsed() >= every) {
                 shown = Instant::now();

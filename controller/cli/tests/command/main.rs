@@ -7,6 +7,7 @@ mod backup;
 mod bands;
 mod bench;
 mod connect_errors;
+mod connections;
 mod controller;
 mod demo;
 mod documentation;

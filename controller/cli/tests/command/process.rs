@@ -34,7 +34,7 @@ pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut answer = String::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
         // A broken connection is no answer.
-        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: netfold\r\nConnection: close\r\n\r\n")
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .and_then(|()| stream.read_to_string(&mut answer));
     }
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);

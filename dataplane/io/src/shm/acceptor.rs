@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
+use netfold_listener::{AcceptBackoff, HelloQueue, Source, policy};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::io::Errno;
 
-use super::handshake::{self, HandshakeOutcome, Terms};
+use super::handshake::{self, HELLO_LEN, HandshakeOutcome, Terms};
 use super::ring::Rings;
 use super::{LOCAL_PORTS, WORKERS_MAX};
 use crate::IoError;
@@ -95,6 +98,8 @@ impl Acceptor {
         let changed = Arc::<AtomicBool>::default();
         let acceptor = AcceptorThread {
             listener,
+            started: Instant::now(),
+            hellos: HelloQueue::new(policy::SHARED_MEMORY),
             stop: stopped,
             wake,
             wakes,
@@ -146,8 +151,18 @@ struct Inside {
     gone: Arc<AtomicBool>,
 }
 
+/// What has happened.
+#[derive(Default)]
+struct Ready {
+    /// Whether something came from each attached worker; none if unknown.
+    inside: Vec<bool>,
+}
+
 struct AcceptorThread {
     listener: UnixListener,
+    started: Instant,
+    /// Connections that have not sent their hello.
+    hellos: HelloQueue<UnixStream, HELLO_LEN>,
     stop: OwnedFd,
     wake: OwnedFd,
     wakes: Arc<WakeSet>,
@@ -162,45 +177,68 @@ struct AcceptorThread {
 
 impl AcceptorThread {
     fn keep(mut self) {
-        loop {
-            let relayed = if self.relays { PollFlags::IN } else { PollFlags::empty() };
-            let mut fds = vec![
-                PollFd::new(&self.stop, PollFlags::IN),
-                PollFd::new(&self.listener, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.wakes.fd(), relayed),
-            ];
-            fds.extend(self.inside.iter().map(|inside| PollFd::new(&*inside.line, PollFlags::IN)));
-            if poll(&mut fds, None).is_err() {
-                continue; // a signal
-            }
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            drop(fds);
-            if ready[0] {
-                return;
-            }
-            if ready[2] {
-                self.wakes.consume();
-                notify(self.wake.as_fd());
-            }
-            let mut gone = ready[3..].iter().copied();
-            // There are no messages after the handshake: a worker that sends any is faulty.
-            self.inside.retain(|inside| {
-                let stays = !gone.next().unwrap_or(false);
-                if !stays {
-                    let _ = inside.line.shutdown(std::net::Shutdown::Both);
-                    inside.gone.store(true, Ordering::Release);
-                }
-                stays
+        while let Some(ready) = self.wait() {
+            self.remove_gone(&ready.inside);
+            let now = self.started.elapsed();
+            self.hellos.accept(now, || {
+                let (line, _) = self.listener.accept()?;
+                line.set_nonblocking(true)?;
+                let user = handshake::user(&line)?;
+                Ok((line, Source::User(user)))
             });
-            if ready[3..].contains(&true) {
-                self.notify();
-            }
-            if ready[1]
-                && let Ok((line, _)) = self.listener.accept()
-            {
+            while let Some((line, hello)) = self.hellos.next(now) {
                 // A worker that is not accepted got a reply, or has closed.
-                let _ = self.let_in(line);
+                let _ = self.let_in(line, hello);
             }
+        }
+    }
+
+    /// Waits for something to do; `None` when the thread is to end.
+    fn wait(&self) -> Option<Ready> {
+        let now = self.started.elapsed();
+        let relayed = if self.relays { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds =
+            vec![PollFd::new(&self.stop, PollFlags::IN), PollFd::from_borrowed_fd(self.wakes.fd(), relayed)];
+        fds.extend(self.inside.iter().map(|inside| PollFd::new(&*inside.line, PollFlags::IN)));
+        fds.extend(self.hellos.streams().map(|line| PollFd::new(line, PollFlags::IN)));
+        if self.hellos.accepts(now) {
+            fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
+        let timeout = self.hellos.next_deadline().map(|deadline| {
+            let most = deadline.saturating_sub(now);
+            Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) }
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Some(Ready::default()),
+            Err(_) => {
+                // No memory: it stays so until something else ends.
+                std::thread::sleep(AcceptBackoff::DELAY_MIN);
+                return Some(Ready::default());
+            }
+        }
+        let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+        let stop = ready.next().unwrap_or(true);
+        if ready.next().unwrap_or(false) {
+            self.wakes.consume();
+            notify(self.wake.as_fd());
+        }
+        (!stop).then(|| Ready { inside: ready.take(self.inside.len()).collect() })
+    }
+
+    /// Removes the workers that have detached. There are no messages after the handshake: a worker that sends any is faulty.
+    fn remove_gone(&mut self, ready: &[bool]) {
+        let mut gone = ready.iter().copied();
+        self.inside.retain(|inside| {
+            let stays = !gone.next().unwrap_or(false);
+            if !stays {
+                let _ = inside.line.shutdown(std::net::Shutdown::Both);
+                inside.gone.store(true, Ordering::Release);
+            }
+            stays
+        });
+        if ready.contains(&true) {
+            self.notify();
         }
     }
 
@@ -209,13 +247,14 @@ impl AcceptorThread {
         notify(self.wake.as_fd());
     }
 
-    fn let_in(&mut self, line: UnixStream) -> io::Result<()> {
-        match handshake::read_request(&line)? {
-            HandshakeOutcome::Welcome if self.inside.len() >= WORKERS_MAX => {
+    fn let_in(&mut self, line: UnixStream, hello: [u8; HELLO_LEN]) -> io::Result<()> {
+        match handshake::check(&hello, &line)? {
+            None => Ok(()),
+            Some(HandshakeOutcome::Welcome) if self.inside.len() >= WORKERS_MAX => {
                 handshake::refuse(&line, HandshakeOutcome::Full)
             }
-            HandshakeOutcome::Welcome => self.welcome(line),
-            other => handshake::refuse(&line, other),
+            Some(HandshakeOutcome::Welcome) => self.welcome(line),
+            Some(other) => handshake::refuse(&line, other),
         }
     }
 

@@ -4,7 +4,7 @@
 //! event descriptors, the switch's and the worker's. From then on the connection carries nothing: that it ends says that the other side
 //! is gone, whatever ended it. Memory, descriptors and name go with their last user, so nothing stays behind.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -31,7 +31,7 @@ const VERSION: u32 = 1;
 /// How long the other side may take for its part of the greeting, which it has ready.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
-const HELLO_LEN: usize = 16;
+pub(super) const HELLO_LEN: usize = 16;
 const REPLY_LEN: usize = 32;
 
 /// What a switch says to a worker.
@@ -95,25 +95,28 @@ pub(super) fn listen(name: &Name) -> Result<UnixListener, IoError> {
     Ok(listener)
 }
 
-/// Reads a worker's request, and decides whether it is accepted if there is room.
-pub(super) fn read_request(mut line: &UnixStream) -> io::Result<HandshakeOutcome> {
+/// The user at the other end of a line.
+pub(super) fn user(line: &UnixStream) -> io::Result<u32> {
+    Ok(socket_peercred(line.as_fd())?.uid.as_raw())
+}
+
+/// Decides whether the sender of this hello is accepted if there is room; `None` for what is no hello. From here on the line blocks, for
+/// a bounded time.
+pub(super) fn check(hello: &[u8; HELLO_LEN], line: &UnixStream) -> io::Result<Option<HandshakeOutcome>> {
     line.set_nonblocking(false)?;
-    line.set_read_timeout(Some(HANDSHAKE_TIMEOUT))?;
     line.set_write_timeout(Some(HANDSHAKE_TIMEOUT))?;
-    let mut hello = [0; HELLO_LEN];
-    line.read_exact(&mut hello)?;
     let (magic, version) = hello.split_at(8);
     if magic != MAGIC.to_ne_bytes() {
-        return Err(io::ErrorKind::InvalidData.into());
+        return Ok(None);
     }
     let (own, theirs) = (geteuid(), socket_peercred(line.as_fd())?.uid);
-    Ok(if version[..4] != VERSION.to_ne_bytes() {
+    Ok(Some(if version[..4] != VERSION.to_ne_bytes() {
         HandshakeOutcome::Version
     } else if own.is_root() || theirs.is_root() || own == theirs {
         HandshakeOutcome::Welcome
     } else {
         HandshakeOutcome::User
-    })
+    }))
 }
 
 /// Says no.

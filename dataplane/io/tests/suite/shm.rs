@@ -57,6 +57,17 @@ fn next(io: &mut dyn PacketIo, batch: &mut RxBatch) -> Result<usize, IoError> {
 }
 
 #[test]
+fn silent_connections_delay_no_worker() {
+    let name = name("silent");
+    let mut hub = hub(&name);
+    let at = std::os::unix::net::SocketAddr::from_abstract_name(format!("netfold/shm/{name}")).unwrap();
+    // More than may be pending: one that took its time for each would delay the worker by minutes.
+    let _held: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect_addr(&at).unwrap()).collect();
+    let _worker = attach(&name);
+    poll("the worker is attached", || (hub.workers() == 1).then_some(()));
+}
+
+#[test]
 fn errors_name_the_remedy() {
     let name = name("errors");
     let none = said(&Spoke::attach(&name, HERE, LEN_MAX).unwrap_err());

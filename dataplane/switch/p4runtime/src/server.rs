@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use netfold_listener::acceptor::Acceptor;
+use netfold_listener::grpc::TrackRequests;
+use netfold_listener::{ListenerCounters, policy};
 use netfold_p4::ir::Program;
 use netfold_switch::Handle;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::server::TcpIncoming;
+use tonic::codegen::http::HeaderMap;
 use tower::service_fn;
 
 use crate::device::Device;
@@ -89,6 +92,7 @@ pub enum ServerError {
 pub struct Server {
     address: SocketAddr,
     packets: Arc<PacketCount>,
+    listener: Arc<ListenerCounters>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -111,6 +115,7 @@ impl Server {
             device.adopt(program).map_err(refused)?;
         }
         let transport = transport(config.tls.as_ref())?;
+        let counters = Arc::new(ListenerCounters::new(policy::P4RUNTIME));
         let bind = |source| ServerError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
@@ -124,20 +129,27 @@ impl Server {
         let packets = Arc::new(PacketCount::default());
         let service = Service::new(Arc::new(device), Arc::new(ports), Arc::clone(&packets));
         let from_pipeline = packets::open(&handle, config.cpu_port, &packets).map_err(refused)?;
+        let accepted = Arc::clone(&counters);
         let thread = std::thread::Builder::new()
             .name("p4runtime".into())
             .spawn(move || {
-                let served = runtime.block_on(serve(transport, listener, service, from_pipeline, stopped));
+                let served =
+                    runtime.block_on(serve(transport, (listener, accepted), service, from_pipeline, stopped));
                 runtime.shutdown_timeout(STOP_TIMEOUT);
                 served
             })
             .map_err(ServerError::Thread)?;
-        Ok(Self { address, packets, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { address, packets, listener: counters, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Counters of its connections.
+    pub fn listener(&self) -> Arc<ListenerCounters> {
+        Arc::clone(&self.listener)
     }
 
     /// Counters of the packets to and from controllers.
@@ -188,15 +200,23 @@ fn transport(tls: Option<&Tls>) -> Result<tonic::transport::Server, ServerError>
 
 async fn serve(
     transport: tonic::transport::Server,
-    listener: TcpListener,
+    (listener, counters): (TcpListener, Arc<ListenerCounters>),
     service: Service,
     from_pipeline: mpsc::Receiver<Vec<u8>>,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), ServerError> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| ServerError::Serve(error);
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| failed(error.into()))?;
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let mut acceptor =
+        Acceptor::counting(listener, policy::P4RUNTIME, counters).map_err(|error| failed(error.into()))?;
+    let (sender, connections) = mpsc::channel(1);
+    // Ends with the runtime, or when nothing serves its connections any more.
+    tokio::spawn(
+        async move { while sender.send(Ok::<_, io::Error>(acceptor.next().await)).await.is_ok() {} },
+    );
+    let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
     let delivery = service.clone();
+    // Clients authenticate by certificates, if at all.
+    let transport = transport.layer(TrackRequests::new(|_: &HeaderMap| false));
     let server =
         transport.serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
     tokio::select! {

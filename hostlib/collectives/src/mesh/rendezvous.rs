@@ -44,7 +44,7 @@ pub struct TcpRendezvous {
 
 enum Role {
     /// Rank 0: the listener until all ranks are there, and their connections.
-    Server { acceptor: Option<Acceptor<HELLO>>, clients: Vec<Option<TcpStream>> },
+    Server { acceptor: Option<Box<Acceptor<HELLO>>>, clients: Vec<Option<TcpStream>> },
     /// Another rank: the connection to rank 0.
     Client(Option<TcpStream>),
 }
@@ -112,7 +112,7 @@ impl TcpRendezvous {
             None => Role::Client(None),
             Some(listener) => {
                 let failed = |source| ExchangeError::Listen { addr, source: Arc::new(source) };
-                let acceptor = Some(Acceptor::new(listener).map_err(failed)?);
+                let acceptor = Some(Box::new(Acceptor::new(listener).map_err(failed)?));
                 Role::Server { acceptor, clients: (0..world).map(|_| None).collect() }
             }
         };

@@ -10,9 +10,10 @@ use crate::{metadata, tree};
 const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-testkit", &[]),
     ("netfold-wire", &[]),
+    ("netfold-listener", &[]),
     ("netfold-control", &["netfold-wire"]),
     ("netfold-proto", &["netfold-wire", "netfold-control"]),
-    ("netfold-io", &["netfold-wire"]),
+    ("netfold-io", &["netfold-wire", "netfold-listener"]),
     ("netfold-io-conformance", &["netfold-io", "netfold-testkit"]),
     ("netfold-dpdk", &["netfold-io"]),
     ("netfold-p4", &["netfold-wire"]),
@@ -20,15 +21,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netfold-switch", &["netfold-wire", "netfold-io", "netfold-p4"]),
     (
         "netfold-switch-p4runtime",
-        &["netfold-wire", "netfold-io", "netfold-p4", "netfold-p4-runtime", "netfold-switch"],
+        &[
+            "netfold-wire",
+            "netfold-listener",
+            "netfold-io",
+            "netfold-p4",
+            "netfold-p4-runtime",
+            "netfold-switch",
+        ],
     ),
-    ("netfold-controller", &["netfold-wire", "netfold-control", "netfold-p4"]),
+    ("netfold-controller", &["netfold-wire", "netfold-listener", "netfold-control", "netfold-p4"]),
     ("netfold-southbound", &["netfold-wire", "netfold-p4", "netfold-p4-runtime", "netfold-controller"]),
-    ("netfold-collectives", &["netfold-wire"]),
+    ("netfold-collectives", &["netfold-wire", "netfold-listener"]),
     (
         "netfold-embedded",
         &[
             "netfold-wire",
+            "netfold-listener",
             "netfold-control",
             "netfold-io",
             "netfold-p4",
@@ -40,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-server",
         &[
             "netfold-wire",
+            "netfold-listener",
             "netfold-control",
             "netfold-p4",
             "netfold-switch",
@@ -55,7 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("netfold", &["netfold-wire", "netfold-control", "netfold-proto", "netfold-io", "netfold-collectives"]),
     ("netfold-c", &["netfold"]),
-    ("netfold-nccl", &["netfold"]),
+    ("netfold-nccl", &["netfold", "netfold-listener"]),
     ("netfold-python", &["netfold", "netfold-embedded"]),
     ("netfold-train", &[]),
     (
@@ -91,6 +101,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-lab",
         &[
             "netfold-wire",
+            "netfold-listener",
             "netfold-control",
             "netfold-io",
             "netfold-dpdk",
@@ -110,6 +121,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "netfold-cli",
         &[
             "netfold-wire",
+            "netfold-listener",
             "netfold-control",
             "netfold-proto",
             "netfold-io",
@@ -133,9 +145,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["netfold-wire", "netfold-proto"]),
 ];
 
-/// The packages that may use an asynchronous runtime: the data path is synchronous. The laboratory talks gRPC to bmv2's own
+/// The packages that may use an asynchronous runtime: the data path is synchronous, and uses connection admission without the feature that
+/// needs one. The laboratory talks gRPC to bmv2's own
 /// data plane, on a thread of its own; so is the software switch's P4Runtime server, apart from the thread of the packets.
 const ASYNC: &[&str] = &[
+    "netfold-listener",
     "netfold-controller",
     "netfold-southbound",
     "netfold-server",
@@ -147,6 +161,7 @@ const ASYNC: &[&str] = &[
 
 /// Packages whose library must forbid unsafe code for good.
 const NO_UNSAFE: &[(&str, &str)] = &[
+    ("netfold-listener", "dataplane/listener/src/lib.rs"),
     ("netfold-wire", "dataplane/wire/src/lib.rs"),
     ("netfold-control", "dataplane/control/src/lib.rs"),
     ("netfold-proto", "dataplane/proto/src/lib.rs"),
