@@ -45,6 +45,8 @@ pub struct FrontendConfig {
     pub grpc: SocketAddr,
     /// Address of the page and the metrics, if they are wanted.
     pub http: Option<SocketAddr>,
+    /// Names under which the page answers, besides `localhost` and IP addresses.
+    pub page_hosts: Vec<String>,
     /// Who has access.
     pub access: Access,
     /// How both are encrypted; `None`: not at all.
@@ -217,7 +219,8 @@ async fn serve(
         let acceptor = Acceptor::counting(listener, policy::PAGE, Arc::clone(&counters[1]))
             .map_err(FrontendError::Thread)?;
         let tls = config.tls.as_ref().map(Tls::for_http).transpose().map_err(FrontendError::Tls)?;
-        let (http, observed) = HttpServer::new(control, config.access, counters, listeners.events);
+        let (http, observed) =
+            HttpServer::new(control, config.access, config.page_hosts, counters, listeners.events);
         tasks.push(tokio::spawn(observed));
         tasks.push(tokio::spawn(http.serve(acceptor, tls)));
     }

@@ -24,6 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::access::Access;
 use crate::health::{HEALTHZ, LeaderProbes, READYZ};
+use crate::host;
 use crate::listener;
 use crate::metrics::{self, Counts};
 use crate::response::{Body, content, decorate, gone, is_authorized, read_only, text, unauthorized};
@@ -47,6 +48,7 @@ pub(crate) struct HttpServer {
     control: Control,
     probes: LeaderProbes,
     access: Access,
+    hosts: Arc<[String]>,
     listeners: Arc<[Arc<ListenerCounters>]>,
     history: Arc<Mutex<History>>,
     /// The newest snapshot, as JSON.
@@ -61,20 +63,28 @@ struct History {
 }
 
 impl HttpServer {
-    /// A server of a control plane, and the task that updates it until the control plane ends. Its metrics have
-    /// the counters of `listeners`.
+    /// A server of a control plane, and the task that updates it until the control plane ends. It answers for the names `hosts`, and
+    /// its metrics have the counters of `listeners`.
     pub(crate) fn new(
         control: Control,
         access: Access,
+        hosts: Vec<String>,
         listeners: Vec<Arc<ListenerCounters>>,
         events: Receiver<Arc<ControllerEvent>>,
     ) -> (Self, impl Future<Output = ()>) {
         let history = Arc::new(Mutex::new(History::default()));
         let (sender, snapshots) = watch::channel(Arc::from("{}"));
         let probes = LeaderProbes::new(control.clone());
-        let listeners = listeners.into();
-        let server =
-            Self { control: control.clone(), probes, access, listeners, history: history.clone(), snapshots };
+        let (hosts, listeners) = (hosts.into(), listeners.into());
+        let server = Self {
+            control: control.clone(),
+            probes,
+            access,
+            hosts,
+            listeners,
+            history: history.clone(),
+            snapshots,
+        };
         (server, observe(control, events, history, sender))
     }
 
@@ -92,15 +102,26 @@ impl HttpServer {
         if authorized && matches!(self.access, Access::Tokens { .. }) {
             connection.authenticated();
         }
+        let refused = host::refusal(&request, &self.hosts);
+        let authorized = authorized && refused.is_none();
         if request.method() != Method::GET {
-            return if authorized { read_only() } else { unauthorized() };
+            return match refused {
+                Some(refused) => refused,
+                None if authorized => read_only(),
+                None => unauthorized(),
+            };
         }
-        // Probes have no token; without one they do not receive the names of switches.
+        // Probes have no token, and any name in `Host`; without the right ones they do not receive the names of switches.
         match request.uri().path() {
             HEALTHZ => return self.probes.liveness().await.response(),
             READYZ => return self.probes.readiness(authorized).await.response(),
-            _ if !authorized => return unauthorized(),
             _ => {}
+        }
+        if let Some(refused) = refused {
+            return refused;
+        }
+        if !authorized {
+            return unauthorized();
         }
         match request.uri().path() {
             "/" => content("text/html; charset=utf-8", PAGE),

@@ -13,6 +13,7 @@ pub mod etcd;
 mod frontend;
 mod grpc;
 mod health;
+mod host;
 mod http;
 mod listener;
 pub mod metrics;

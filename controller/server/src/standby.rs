@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::etcd::CandidateStatus;
 use crate::frontend::{FrontendConfig, FrontendError, listen};
 use crate::health::{self, HEALTHZ, READYZ};
+use crate::host;
 use crate::listener;
 use crate::metrics;
 use crate::response::{Body, content, is_authorized, read_only, text, unauthorized};
@@ -34,6 +35,7 @@ pub struct StandbyServer {
 #[derive(Clone)]
 struct Standby {
     access: Arc<Access>,
+    hosts: Arc<[String]>,
     status: watch::Receiver<Option<CandidateStatus>>,
 }
 
@@ -53,7 +55,11 @@ impl StandbyServer {
         };
         let (status, receiver) = watch::channel(None);
         let (stop, stopped) = oneshot::channel::<()>();
-        let standby = Standby { access: Arc::new(config.access.clone()), status: receiver };
+        let standby = Standby {
+            access: Arc::new(config.access.clone()),
+            hosts: config.page_hosts.clone().into(),
+            status: receiver,
+        };
         let answer = move |request, _| {
             let standby = standby.clone();
             async move { standby.answer(&request) }
@@ -95,14 +101,17 @@ impl Drop for StandbyServer {
 
 impl Standby {
     fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
-        let authorized = is_authorized(&self.access, request);
-        match request.uri().path() {
+        let refused = host::refusal(request, &self.hosts);
+        let authorized = is_authorized(&self.access, request) && refused.is_none();
+        match (request.uri().path(), refused) {
+            (_, Some(refused)) if request.method() != Method::GET => refused,
             _ if request.method() != Method::GET && authorized => read_only(),
             _ if request.method() != Method::GET => unauthorized(),
-            HEALTHZ => health::standby_liveness().response(),
-            READYZ => health::standby_readiness(self.status.borrow().as_ref(), authorized).response(),
+            (HEALTHZ, _) => health::standby_liveness().response(),
+            (READYZ, _) => health::standby_readiness(self.status.borrow().as_ref(), authorized).response(),
+            (_, Some(refused)) => refused,
             _ if !authorized => unauthorized(),
-            "/metrics" => match metrics::standby() {
+            ("/metrics", None) => match metrics::standby() {
                 Ok(scrape) => content(metrics::MEDIA_TYPE, scrape),
                 Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n"),
             },

@@ -150,7 +150,7 @@ fn localhost(last: u8, port: u16) -> SocketAddr {
 
 fn controller(ip: Ipv4Addr, access: Access, tls: Option<Tls>) -> DevController {
     let any = SocketAddr::from((ip, 0));
-    let front = FrontendConfig { grpc: any, http: None, access, tls };
+    let front = FrontendConfig { grpc: any, http: None, page_hosts: Vec::new(), access, tls };
     let config = DevConfig { state: None, workers: any, front, jobs: JobConfig::default() };
     DevController::start(config).expect("a controller")
 }

@@ -80,6 +80,10 @@ pub(crate) struct ControllerCommand {
     /// Address of the page and of the metrics.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:20043")]
     http: SocketAddr,
+    /// A name under which browsers and Prometheus reach the page, besides localhost and IP addresses: requests for other hosts are refused.
+    /// May be given several times.
+    #[arg(long, value_name = "NAME", value_parser = page_host)]
+    page_host: Vec<String>,
     /// Tokens of administrators, one per line.
     #[arg(long, value_name = "FILE")]
     admin_tokens: Option<PathBuf>,
@@ -268,6 +272,7 @@ impl ControllerCommand {
         Ok(FrontendConfig {
             grpc: self.listen,
             http: Some(self.http),
+            page_hosts: self.page_host.clone(),
             access: self.access()?,
             tls: self.tls()?,
         })
@@ -416,6 +421,15 @@ fn sentence(job: &str, switch: &str, message: &str) -> String {
     match about.is_empty() {
         true => message.to_owned(),
         false => format!("{}: {message}", about.join(" at ")),
+    }
+}
+
+/// A name without a port.
+fn page_host(name: &str) -> Result<String, String> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+    match !name.is_empty() && name.chars().all(is_name) {
+        true => Ok(name.to_owned()),
+        false => Err("give a DNS name without a port, as in controller.example".to_owned()),
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
 use crate::controller::{one, wait_for};
-use crate::process::{Process, http_get, run, text};
+use crate::process::{Process, http_get, http_get_for, run, text};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 
@@ -287,4 +287,18 @@ fn ten_thousand_silent_connections_disturb_no_shared_memory_and_no_rendezvous() 
     assert!(used < PROCESSOR_MAX, "{used}");
     let mut second = rank(1);
     assert!(first.wait().success() && second.wait().success());
+}
+
+#[test]
+fn the_page_answers_for_configured_names_only() {
+    let any = "127.0.0.1:0";
+    let mut controller = Process::start(&format!(
+        "controller --dev --workers {any} --listen {any} --http {any} --page-host controller.example"
+    ));
+    let at = page(&controller.event("controlling"));
+    for (host, status) in [("controller.example", 200), ("localhost", 200), ("attacker.example", 421)] {
+        assert_eq!(http_get_for(at, "/snapshot", host).0, status, "{host}");
+    }
+    let (code, lines) = run("controller --dev --page-host http://controller.example");
+    assert_eq!(code, Some(2), "{lines:?}");
 }

@@ -31,10 +31,15 @@ pub(crate) fn run(arguments: &str) -> (Option<i32>, Vec<Value>) {
 
 /// The status and the body of an HTTP request; status 0 if there is no answer.
 pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
+    http_get_for(address, path, "localhost")
+}
+
+/// The same for a host.
+pub(crate) fn http_get_for(address: SocketAddr, path: &str, host: &str) -> (u16, String) {
     let mut answer = String::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
         // A broken connection is no answer.
-        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
             .and_then(|()| stream.read_to_string(&mut answer));
     }
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);

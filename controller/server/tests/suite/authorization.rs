@@ -288,6 +288,7 @@ fn invalid_certificates_are_errors_at_the_start() {
     let config = |tls| netfold_server::FrontendConfig {
         grpc: ([127, 0, 0, 1], 0).into(),
         http: None,
+        page_hosts: Vec::new(),
         access: Access::Open,
         tls: Some(tls),
     };

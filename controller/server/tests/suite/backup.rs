@@ -147,7 +147,8 @@ fn a_backup_under_load_has_what_was_acknowledged_and_no_part_of_a_change() {
     let plane = netfold_southbound::managed_plane(topology, Box::new(store)).unwrap();
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let server = Server::over(any, Config::controller(1, 1), plane).unwrap();
-    let config = FrontendConfig { grpc: any, http: None, access: Access::Open, tls: None };
+    let config =
+        FrontendConfig { grpc: any, http: None, page_hosts: Vec::new(), access: Access::Open, tls: None };
     let control = server.control();
     let front = Frontend::start(config, control.clone()).unwrap();
     let server = server.spawn().unwrap();

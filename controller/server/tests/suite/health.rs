@@ -47,7 +47,7 @@ fn wait_for(address: SocketAddr, unready: &[&str]) -> Value {
 }
 
 fn config(access: Access) -> FrontendConfig {
-    FrontendConfig { grpc: LOOPBACK, http: Some(LOOPBACK), access, tls: None }
+    FrontendConfig { grpc: LOOPBACK, http: Some(LOOPBACK), page_hosts: Vec::new(), access, tls: None }
 }
 
 #[test]

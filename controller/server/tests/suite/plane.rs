@@ -18,6 +18,8 @@ use netfold_wire::Dscp;
 
 pub(crate) const ADMIN: &str = "admin-0123456789abcdef0123456789abcdef";
 pub(crate) const READER: &str = "reader-0123456789abcdef0123456789abcdef";
+/// The configured name of the page.
+pub(crate) const HOST: &str = "controller.example";
 pub(crate) const RED: &str = "red-0123456789abcdef0123456789abcdef";
 pub(crate) const BLUE: &str = "blue-0123456789abcdef0123456789abcdef";
 
@@ -355,7 +357,8 @@ impl Served {
             tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answering);
         });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = FrontendConfig { grpc: any, http: Some(any), access, tls };
+        let config =
+            FrontendConfig { grpc: any, http: Some(any), page_hosts: vec![HOST.to_owned()], access, tls };
         let front = Frontend::start(config, control.clone()).unwrap();
         Self { front, control }
     }

@@ -10,20 +10,29 @@ use netfold_server::Reason;
 use netfold_server::metrics::METRICS;
 
 use crate::TIMEOUT;
-use crate::plane::{ADMIN, Plane, READER, RED, Served, name};
+use crate::plane::{ADMIN, HOST, Plane, READER, RED, Served, name};
 
 const PAGE: &str = include_str!("../../../../docs/controller.md");
 
 fn ask(address: SocketAddr, head: &str) -> BufReader<TcpStream> {
+    ask_for(address, head, "localhost")
+}
+
+/// A request for a host.
+fn ask_for(address: SocketAddr, head: &str, host: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    write!(stream, "{head}\r\nHost: netfold\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{head}\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     BufReader::new(stream)
 }
 
 pub(crate) fn answer(address: SocketAddr, head: &str) -> (String, String) {
+    answer_for(address, head, "localhost")
+}
+
+fn answer_for(address: SocketAddr, head: &str, host: &str) -> (String, String) {
     let mut text = String::new();
-    ask(address, head).read_to_string(&mut text).unwrap();
+    ask_for(address, head, host).read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
     (head.to_owned(), body.to_owned())
 }
@@ -137,6 +146,30 @@ fn pages_and_metrics_require_a_token_if_grpc_does() {
         let (head, _) = answer(address, &format!("GET /metrics HTTP/1.1\r\nAuthorization: Bearer {token}"));
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
+}
+
+#[test]
+fn requests_for_other_hosts_are_refused() {
+    let served = Served::open(Plane::populated());
+    let address = served.front.http().unwrap();
+    for own in ["localhost", "127.0.0.1", HOST, &format!("{HOST}:{}", address.port()), "[::1]:80"] {
+        let (head, _) = answer_for(address, "GET /snapshot HTTP/1.1", own);
+        assert!(head.starts_with("HTTP/1.1 200"), "{own}: {head}");
+    }
+    // The page of another server, whose name resolves to this address.
+    for path in ["/", "/page.js", "/metrics", "/snapshot", "/events", "/elsewhere"] {
+        let (head, body) = answer_for(address, &format!("GET {path} HTTP/1.1"), "attacker.example:80");
+        assert!(head.starts_with("HTTP/1.1 421"), "{path}: {head}");
+        assert!(body.contains("--page-host attacker.example\n") && !body.contains("leaf1"), "{body}");
+    }
+    let (head, _) = answer_for(address, "POST / HTTP/1.1", "attacker.example");
+    assert!(head.starts_with("HTTP/1.1 421"), "{head}");
+    // The target in absolute form comes before the header.
+    let (head, _) = answer_for(address, "GET http://attacker.example/snapshot HTTP/1.1", "localhost");
+    assert!(head.starts_with("HTTP/1.1 421"), "{head}");
+    // Probes are answered under any name, without the names of switches.
+    let (head, body) = answer_for(address, "GET /readyz HTTP/1.1", "attacker.example");
+    assert!(head.starts_with("HTTP/1.1 200") && !body.contains("leaf"), "{head} {body}");
 }
 
 #[test]
