@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use netfold_controller::command::Command;
+use netfold_listener::{Closure, policy};
 use netfold_server::Reason;
 use netfold_server::metrics::METRICS;
 
@@ -170,6 +171,43 @@ fn requests_for_other_hosts_are_refused() {
     // Probes are answered under any name, without the names of switches.
     let (head, body) = answer_for(address, "GET /readyz HTTP/1.1", "attacker.example");
     assert!(head.starts_with("HTTP/1.1 200") && !body.contains("leaf"), "{head} {body}");
+}
+
+/// Sends a request on a connection that stays open, and reads the response; returns its first line.
+fn ask_on(stream: &TcpStream, token: &str) -> String {
+    let request =
+        format!("GET /page.css HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    (&*stream).write_all(request.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line: &String| !line.trim().is_empty()) {
+        let mut line = String::new();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the connection is closed");
+        lines.push(line.to_lowercase());
+    }
+    let len = lines.iter().find_map(|line| line.strip_prefix("content-length:")).unwrap();
+    reader.read_exact(&mut vec![0; len.trim().parse().unwrap()]).unwrap();
+    lines.swap_remove(0)
+}
+
+#[test]
+fn an_authenticated_connection_is_not_closed_for_silent_ones() {
+    let served = Served::closed(Plane::populated());
+    let address = served.front.http().unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream
+    };
+    let (anonymous, reader) = (connect(), connect());
+    assert!(ask_on(&anonymous, "wrong").starts_with("http/1.1 401"));
+    assert!(ask_on(&reader, READER).starts_with("http/1.1 200"));
+    let _silent: Vec<TcpStream> = (0..policy::PAGE.source_max).map(|_| connect()).collect();
+    // The oldest idle one gives way.
+    assert!(matches!((&anonymous).read(&mut [0]), Ok(0) | Err(_)));
+    assert!(ask_on(&reader, READER).starts_with("http/1.1 200"));
+    let page = &served.front.listeners()[1];
+    assert!(page.closed(Closure::SourceLimit) > 0 && page.closed(Closure::SourceBusy) == 0);
 }
 
 #[test]
