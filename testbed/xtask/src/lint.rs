@@ -1,29 +1,59 @@
-//! Formatting, clippy and documentation.
+//! Formatting, clippy, documentation, and what is checked of dependencies.
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::packages;
 use crate::process::{self, cargo, heading};
 
-/// Runs all three, also after one has failed.
+/// Runs all, also after one has failed.
 pub(crate) fn run() -> Result<()> {
-    heading("format, clippy, documentation");
+    heading("format, clippy, documentation, dependencies");
     components()?;
     let workspace = packages::workspace();
     let (mut clippy, mut doc) = (cargo(&["clippy", "--all-targets"]), cargo(&["doc", "--no-deps"]));
     clippy.args(&workspace).args(["--", "-D", "warnings"]);
     doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings");
-    let steps = vec![
+    let mut steps = vec![
         cargo(&["fmt", "--all", "--check"]),
         cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]),
         clippy,
         doc,
     ];
+    steps.extend(dependencies());
     let problems: Vec<_> = steps.into_iter().filter_map(|mut step| process::run(&mut step).err()).collect();
     for problem in &problems {
         println!("{problem:#}");
     }
     if problems.is_empty() { Ok(()) } else { bail!("{} lint steps failed", problems.len()) }
+}
+
+/// The checks of deny.toml, without the network: advisories only where their database was fetched before.
+fn dependencies() -> Option<Command> {
+    if !process::works("cargo", &["deny", "--version"]) {
+        println!(
+            "skipped the check of dependencies: there is no cargo-deny (`cargo install cargo-deny --locked`)"
+        );
+        return None;
+    }
+    let mut deny = cargo(&["deny", "--offline", "--all-features", "check", "licenses", "bans", "sources"]);
+    if has_advisories() {
+        deny.arg("advisories");
+    } else {
+        println!("skipped advisories: their database is not here (`cargo deny fetch db`)");
+    }
+    Some(deny)
+}
+
+/// Whether cargo-deny has a database of advisories.
+fn has_advisories() -> bool {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    home.is_some_and(|home| {
+        home.join("advisory-dbs").read_dir().is_ok_and(|mut entries| entries.next().is_some())
+    })
 }
 
 /// A toolchain of rustup's minimal profile lacks both; rustup can add them.
