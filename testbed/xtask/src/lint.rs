@@ -51,9 +51,9 @@ fn dependencies() -> Option<Command> {
 fn has_advisories() -> bool {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
-    home.is_some_and(|home| {
-        home.join("advisory-dbs").read_dir().is_ok_and(|mut entries| entries.next().is_some())
-    })
+    // A fetch that failed leaves files, but no folder.
+    let entries = home.and_then(|home| home.join("advisory-dbs").read_dir().ok());
+    entries.is_some_and(|entries| entries.flatten().any(|entry| entry.path().is_dir()))
 }
 
 /// A toolchain of rustup's minimal profile lacks both; rustup can add them.
