@@ -95,7 +95,7 @@ counter.index = 1
 counter.packet_count = 7
 counter.modify()
 assert [cell.packet_count for cell in counter.read()] == [7]
-assert len(entities(sh.CounterEntry("packets").read())) == 14
+assert len(entities(sh.CounterEntry("packets").read())) == 15
 
 # Packets out and in. The shell's PacketOut requires controller headers; its stream does not.
 packet_in = sh.PacketIn()
