@@ -1,9 +1,10 @@
 //! A running switch with queues in front of its ports, over rings in memory.
 
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use netfold_io::{IoError, Loopback, PacketIo, PortId, RxBatch, Transmit, loopback};
+use netfold_io::{IoError, Loopback, Middleware, PacketIo, PortId, RxBatch, Transmit, loopback};
 use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::entry::Replica;
 use netfold_switch::queue::{
@@ -28,11 +29,41 @@ struct Rig {
     received: [Vec<Repr>; 2],
 }
 
+/// A hub that accepts every packet and passes it, with its port, to the test instead of the spoke. Its output is never full, and the
+/// switch's timeout for outputs that are does not depend on when the test's thread runs.
+struct Collected {
+    hub: Loopback,
+    sent: mpsc::Sender<(PortId, Vec<u8>)>,
+}
+
+impl Middleware for Collected {
+    type Inner = Loopback;
+
+    fn inner(&self) -> &Loopback {
+        &self.hub
+    }
+
+    fn inner_mut(&mut self) -> &mut Loopback {
+        &mut self.hub
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        for packet in packets {
+            let _ = self.sent.send((packet.port, packet.bytes(memory).unwrap().to_vec()));
+        }
+        Ok(packets.len())
+    }
+}
+
 impl Rig {
     fn new(config: &QueueConfig, ring_len: usize) -> Self {
         let (hub, spokes) = loopback::star(2, ring_len, LEN);
+        Self::over(Box::new(hub), spokes, config)
+    }
+
+    fn over(hub: Box<dyn PacketIo>, spokes: Vec<Loopback>, config: &QueueConfig) -> Self {
         let pipeline = datagram_pipeline(PAYLOAD as u32).unwrap();
-        let switch = Switch::new(pipeline, Box::new(hub)).with_queues(config).unwrap();
+        let switch = Switch::new(pipeline, hub).with_queues(config).unwrap();
         let handle = switch.handle();
         let thread = thread::spawn(move || switch.run());
         let node = Node {
@@ -63,27 +94,26 @@ impl Rig {
         Self { handle, thread, spokes, batch, received: Default::default() }
     }
 
-    /// Retries the contribution of `rank` until the ring accepts it, while `reads` receive; returns how often it was refused.
-    fn send(&mut self, rank: usize, chunk: u32, reads: &[usize]) -> u32 {
-        let bytes = contribution(chunk);
+    /// Whether the ring accepts the contribution of `rank`.
+    fn offer(&mut self, rank: usize, chunk: u32) -> bool {
         let packet = Transmit { port: PortId(0), offset: 0, len: LEN as u32 };
+        self.spokes[rank].transmit(&contribution(chunk), &[packet]).unwrap() == 1
+    }
+
+    /// Retries the contribution of `rank` until the ring accepts it, while `reads` receive.
+    fn send(&mut self, rank: usize, chunk: u32, reads: &[usize]) {
         let begin = Instant::now();
-        let mut refused = 0;
-        while self.spokes[rank].transmit(&bytes, &[packet]).unwrap() == 0 {
+        while !self.offer(rank, chunk) {
             assert!(begin.elapsed() < HANG_TIMEOUT, "the switch accepts no packet");
-            refused += 1;
             reads.iter().for_each(|rank| self.receive(*rank));
             self.spokes[rank].wait(Duration::from_millis(1)).unwrap();
         }
-        refused
     }
 
     fn receive(&mut self, rank: usize) {
         self.spokes[rank].receive(&mut self.batch).unwrap();
         for packet in self.batch.packets() {
-            let bytes = self.batch.bytes(packet);
-            assert!(bytes[header::LEN..].chunks(4).all(|lane| lane == [0, 0, 0, 6]));
-            self.received[rank].push(Repr::parse(&Packet::new_checked(bytes).unwrap()).unwrap());
+            self.received[rank].push(result(self.batch.bytes(packet)));
         }
     }
 
@@ -129,6 +159,12 @@ fn contribution(chunk: u32) -> Vec<u8> {
     bytes
 }
 
+/// The header of a result, whose lanes must all be the sum of two contributions.
+fn result(bytes: &[u8]) -> Repr {
+    assert!(bytes[header::LEN..].chunks(4).all(|lane| lane == [0, 0, 0, 6]));
+    Repr::parse(&Packet::new_checked(bytes).unwrap()).unwrap()
+}
+
 fn slow(bits_per_second: u64, class: ClassConfig) -> PortConfig {
     let rate = Some(Rate { bits_per_second, burst_bytes: LEN as u32 });
     PortConfig { rate, queues: vec![class], ..PortConfig::default() }
@@ -169,25 +205,50 @@ fn only_results_to_a_slow_port_are_marked() {
 
 #[test]
 fn a_paused_switch_loses_nothing_and_its_senders_wait() {
+    const RING_LEN: usize = 4;
     let port = slow(8 * LEN as u64 * 2000, ClassConfig::default());
-    let pause = Some(Pause { above: 8 * LEN, resume_at: 2 * LEN });
+    // A burst of full rings has 8 results. One leaves each port at once, and 6 are above the limit.
+    let pause = Some(Pause { above: 4 * LEN, resume_at: 2 * LEN });
     // Memory for the packets held when it pauses and for all copies of one more burst.
     let config = QueueConfig { port, pause, memory_bytes: 64 * LEN, ..QueueConfig::default() };
-    let mut rig = Rig::new(&config, 4);
-    let mut refused = 0;
-    let rounds = 150;
-    for chunk in 1..=rounds {
-        refused += rig.send(0, chunk, &[0, 1]) + rig.send(1, chunk, &[0, 1]);
-    }
-    let results = [0, 1].map(|rank| {
-        let spoke = rig.results(rank, rounds as usize);
-        spoke.iter().map(|repr| repr.chunk).collect::<Vec<_>>()
+    let (hub, spokes) = loopback::star(2, RING_LEN, LEN);
+    let (sent, results) = mpsc::channel();
+    let mut rig = Rig::over(Box::new(Collected { hub, sent }), spokes, &config);
+
+    // The switch receives nothing until the rings to it are full.
+    let (entered, is_stopped) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel::<()>();
+    let handle = rig.handle.clone();
+    let stopped = thread::spawn(move || {
+        let call = move |_: &mut netfold_switch::Core| {
+            entered.send(()).unwrap();
+            resumed.recv().unwrap_err();
+        };
+        handle.call(call).unwrap();
     });
+    is_stopped.recv().unwrap();
+    let rounds = 150;
+    for chunk in 1..=RING_LEN as u32 {
+        assert_eq!((rig.offer(0, chunk), rig.offer(1, chunk)), (true, true), "chunk {chunk}");
+    }
+    assert_eq!([0, 1].map(|rank| rig.offer(rank, RING_LEN as u32 + 1)), [false; 2]);
+    drop(resume);
+    stopped.join().unwrap();
+    for chunk in RING_LEN as u32 + 1..=rounds {
+        rig.send(0, chunk, &[]);
+        rig.send(1, chunk, &[]);
+    }
+
+    let mut chunks = [const { Vec::new() }; 2];
+    for _ in 0..2 * rounds {
+        let (PortId(port), bytes) = results.recv_timeout(HANG_TIMEOUT).unwrap();
+        chunks[usize::from(port)].push(result(&bytes).chunk);
+    }
     let all: Vec<u32> = (1..=rounds).collect();
-    assert_eq!(results, [all.clone(), all]);
+    assert_eq!(chunks, [all.clone(), all]);
     let counted = rig.stop();
     let queues = counted.queues.unwrap();
-    assert!(refused > 0 && queues.pauses > 0, "{refused} refused, {} pauses", queues.pauses);
+    assert!(queues.pauses > 0);
     assert_eq!((queues.total().dropped, counted.output_dropped), (0, 0));
     assert!(queues.total().held_bytes_max <= 2 * 64 * LEN as u64);
 }
