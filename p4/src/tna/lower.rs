@@ -183,6 +183,7 @@ impl Lowering {
         }
         let checks = reasons(&checks, reason);
         let (index, offset, front, compare, behind) = self.admitted(admitted)?;
+        self.check_actions(*table)?;
         // If a check has failed, the table counts as not applied.
         let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
         let given = self.given(*table);
@@ -259,6 +260,20 @@ impl Lowering {
             }
         }
         found
+    }
+
+    /// Refuses a table with an action that assigns a header field. The checks run in parallel with the table, so that the assignment could
+    /// not be undone for a packet that fails one.
+    fn check_actions(&self, table: TableId) -> Result<(), Refusal> {
+        let mut actions = self.program.table(table).actions.iter().map(|action| self.program.action(*action));
+        let assigns = |stmt: &Stmt| matches!(stmt, Stmt::Assign(LValue::Field(..), _));
+        match actions.find(|action| action.body.iter().any(assigns)) {
+            None => Ok(()),
+            Some(action) => Err(refusal(
+                format!("header fields assigned by action '{}' of the first table", action.name),
+                "the table's actions set variables, and the control flow assigns header fields",
+            )),
+        }
     }
 
     fn bits(&self, place: LValue) -> u32 {

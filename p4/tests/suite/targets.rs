@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, fs};
 
-use netfold_p4::ir::Program;
+use netfold_p4::ir::{Expr, HeaderId, LValue, Program, Stmt};
 use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
@@ -190,6 +190,21 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     assert!(trims.construct.contains("trimming"), "{trims}");
     let all = refused(&Profile { ops: netfold_wire::LaneOp::ALL.to_vec(), ..tofino }, Chip::Tofino1);
     assert!(all.construct.contains("register actions of 'sum'"), "{all}");
+}
+
+#[test]
+fn tofinos_refuse_headers_written_by_the_table_that_admits() {
+    let mut program = allreduce::program(&profile::by_name("tofino").unwrap()).unwrap();
+    let header =
+        program.headers.iter().position(|header| header.fields.iter().any(|field| field.name == "chunk"));
+    let header = HeaderId(header.unwrap() as u16);
+    let field = program.header(header).fields.iter().position(|field| field.name == "chunk").unwrap() as u16;
+    let action = program.actions.iter_mut().find(|action| action.name == "challenge").unwrap();
+    action.body.push(Stmt::Assign(LValue::Field(header, field), Expr::Const(1, 32)));
+    match tna::print(&program, Chip::Tofino1) {
+        Err(PrintError::Refused(refusal)) => assert!(refusal.construct.contains("'challenge'"), "{refusal}"),
+        other => panic!("printed or invalid: {:?}", other.map(|text| text.len())),
+    }
 }
 
 #[test]
