@@ -143,7 +143,7 @@ impl<'a> Generator<'a> {
 
     /// The next packet that a slot waits for.
     fn next(&mut self, job: usize, index: usize) -> Datagram {
-        let Job { node, children, slots } = &mut self.jobs.list[job];
+        let Job { node, children, slots, .. } = &mut self.jobs.list[job];
         let slot = &mut slots[index];
         let parent = node.parent;
         let full = slot.sent == node.full();

@@ -26,6 +26,8 @@ const JOBS_MAX: u32 = 4;
 pub(super) struct Job {
     pub(super) node: Node,
     pub(super) children: Vec<Child>,
+    /// The members' addresses are not validated yet: the switch replies to their packets with tokens.
+    challenged: bool,
     /// Slot by slot, set 0 before set 1.
     pub(super) slots: Vec<Slot>,
 }
@@ -92,7 +94,8 @@ impl Jobs {
             };
             let first = first_chunk(rng);
             let slot = |i: u32| Slot { chunk: first.wrapping_add(i), sent: 0, settled: false };
-            list.push(Job { node, children, slots: (0..2 * slots).map(slot).collect() });
+            let challenged = rng.random_bool(0.2);
+            list.push(Job { node, children, challenged, slots: (0..2 * slots).map(slot).collect() });
         }
         // Two jobs of one number would share entries.
         list.sort_by_key(|job| job.node.job);
@@ -103,7 +106,13 @@ impl Jobs {
     pub(super) fn entries(&self, rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Vec<TableEntry> {
         let mut entries: Vec<_> =
             [Kind::Advance, Kind::Probe].map(|kind| allreduce::controller_entry(CONTROLLER, kind)).into();
-        for Job { node, children, .. } in &self.list {
+        for Job { node, children, challenged, .. } in &self.list {
+            if *challenged {
+                entries.extend(
+                    children.iter().map(|child| allreduce::challenge_entry(node, child, rng.random())),
+                );
+                continue;
+            }
             entries.extend(allreduce::node_entries(node));
             entries.extend(children.iter().flat_map(|child| allreduce::job_entries(node, child)));
         }

@@ -10,6 +10,7 @@ use netfold_lab::differential::{Sequence, Settings, Tally, compare};
 use netfold_p4::allreduce;
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_switch::{Engine, InterpretedPipeline, SimdLevel, pipeline_for};
+use netfold_wire::Reason;
 
 /// Packets of one sequence.
 const PACKETS: usize = 2_000;
@@ -86,4 +87,5 @@ fn the_interpreter_and_the_fast_paths_agree() {
     // The sequences do meet what they are there for.
     assert!(total.answers.iter().all(|count| *count > 0), "{total}");
     assert!(total.reasons.iter().filter(|count| **count == 0).count() <= 3, "{total}");
+    assert!(total.reasons[Reason::Path as usize] > 0, "{total}");
 }
