@@ -42,7 +42,7 @@ use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
 use netfold_control::{CongestionAlgorithm, MemberCounters, Refusal, SessionEvent, SessionRequest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Limits and times of admission.
@@ -54,8 +54,6 @@ pub struct Config {
     pub epoch_floor: u32,
     /// Sessions that may be open at once.
     pub sessions_max: usize,
-    /// Sessions of one address that may be open at once without having joined a job.
-    pub newcomers_max: usize,
     /// Jobs that may form and run at once.
     pub jobs_max: usize,
     /// Workers that may wait for their peers at once, over all jobs.
@@ -108,7 +106,6 @@ impl Config {
         Self {
             epoch_floor,
             sessions_max: 1024,
-            newcomers_max: 256,
             jobs_max: 64,
             pending_joins_max: 512,
             requests_max: 256,
@@ -138,7 +135,6 @@ impl Config {
     pub fn controller(epoch_floor: u32, unix_s: u64) -> Self {
         Self {
             sessions_max: 65_536,
-            newcomers_max: 4096,
             jobs_max: 4096,
             pending_joins_max: 32_768,
             grace: Duration::from_secs(60),
@@ -245,8 +241,6 @@ pub struct Coordinator {
     heartbeat_armed: bool,
     sessions: BTreeMap<SessionId, Session>,
     sessions_opened: u64,
-    /// Sessions that have not joined, by the address that they come from.
-    newcomers: BTreeMap<IpAddr, usize>,
     /// Endpoints of the sessions that have joined.
     endpoints: BTreeMap<SocketAddr, SessionId>,
     /// Trees of jobs that form or run; a tree that is over has lost its name.
@@ -285,7 +279,6 @@ impl Coordinator {
             heartbeat_armed: false,
             sessions: BTreeMap::new(),
             sessions_opened: 0,
-            newcomers: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             names: BTreeMap::new(),
             tenants: BTreeMap::new(),
@@ -325,15 +318,6 @@ impl Coordinator {
                 format!("all {} control sessions are in use: try again later", self.config.sessions_max);
             return Err(Refused::new(Refusal::Busy, message));
         }
-        let newcomers = self.newcomers.entry(peer.ip()).or_default();
-        if *newcomers >= self.config.newcomers_max {
-            let message = format!(
-                "{newcomers} control sessions from {} wait for a join: send one, or try again later",
-                peer.ip()
-            );
-            return Err(Refused::new(Refusal::Busy, message));
-        }
-        *newcomers += 1;
         let id = SessionId(self.sessions_opened);
         self.sessions_opened += 1;
         self.sessions.insert(
@@ -518,24 +502,11 @@ impl Coordinator {
     /// Closes a session and forgets it, whatever it takes part in.
     fn dismiss(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
-        if session.stage == Stage::Greeting {
-            self.count_greeting(session.peer.ip());
-        }
         if let Some(endpoint) = session.endpoint {
             self.endpoints.remove(&endpoint);
         }
         self.outputs.push_back(Output::Close { session: id });
         Some(session)
-    }
-
-    /// A session of this address has joined, or has ended.
-    fn count_greeting(&mut self, peer: IpAddr) {
-        if let Some(newcomers) = self.newcomers.get_mut(&peer) {
-            *newcomers -= 1;
-            if *newcomers == 0 {
-                self.newcomers.remove(&peer);
-            }
-        }
     }
 
     fn beat(&mut self, now: Duration) {

@@ -224,8 +224,6 @@ impl Coordinator {
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
         session.stage = Stage::Forming { formation, rank: join.rank };
-        let peer = session.peer.ip();
-        self.count_greeting(peer);
         self.endpoints.insert(endpoint, id);
         let job = self.forming.get_mut(&formation).expect("found or made above");
         job.members.insert(join.rank, id);

@@ -87,8 +87,6 @@ impl Coordinator {
         session.stage = Stage::Active { job, rank };
         session.endpoint = Some(endpoint);
         session.last_received = now;
-        let peer = session.peer.ip();
-        self.count_greeting(peer);
         self.endpoints.insert(endpoint, id);
         self.send(id, SessionEvent::Resumed {});
         for rank in left {

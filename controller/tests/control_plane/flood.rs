@@ -1,7 +1,7 @@
 //! Joins that come too fast from one address: they are rate-limited, and other addresses are not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::bench::{Bench, FLOOR, config, join};
+use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
 use netfold_control::{Credentials, Join, Mode, Refusal, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
@@ -70,29 +70,6 @@ fn wrong_tokens_are_rate_limited_by_address_and_right_ones_never() {
     bench.pass(Duration::from_secs(40));
     assert!((0..32).all(|_| guess(&mut bench) == Refusal::Credentials));
     assert_eq!(guess(&mut bench), Refusal::Busy);
-}
-
-#[test]
-fn silent_sessions_of_one_address_leave_room_for_others() {
-    let newcomers_max = 5;
-    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config { newcomers_max, ..config() });
-    let flooder = IpAddr::from(FLOODER);
-    let silent: Vec<SessionId> = (0..newcomers_max).map(|_| bench.open_from(flooder).unwrap()).collect();
-    let refused = bench.open_from(flooder).unwrap_err();
-    assert_eq!(refused.reason, Refusal::Busy);
-    assert!(refused.message.contains("10.0.0.66"), "{refused}");
-    bench.open_from(OTHER.into()).unwrap();
-    // A session that joins or ends makes room.
-    bench.say(silent[0], join("demo", 0, 2, 4000));
-    bench.open_from(flooder).unwrap();
-    assert!(bench.open_from(flooder).is_err());
-    bench.drop_session(silent[1]);
-    bench.open_from(flooder).unwrap();
-    assert!(bench.open_from(flooder).is_err());
-    bench.drop_session(silent[0]);
-    assert!(bench.open_from(flooder).is_err(), "it had joined");
-    bench.pass(Duration::from_secs(60));
-    assert!((0..newcomers_max).all(|_| bench.open_from(flooder).is_ok()), "they are closed in the end");
 }
 
 fn join_at(bench: &mut Bench, peer: [u8; 4], job: &str, address: Option<[u8; 4]>) -> SessionId {
