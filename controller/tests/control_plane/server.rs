@@ -185,17 +185,16 @@ fn four_workers_are_admitted_and_leave() {
 
 #[test]
 fn a_lost_worker_is_reported_at_once_and_the_next_job_starts() {
-    let port = port();
+    // No lease ends in the time that a member waits for a message, so that what it receives is due to the closed connection.
+    let port = Port::start(Fake::new(1024, 64, 16), Config { lease: 10 * PATIENCE, ..config() });
     let (mut members, first) = port.start_job("demo", 4, 5000);
     let (mut others, beside) = port.start_job("beside", 2, 6000);
     let end = |admission: &Admission| admission.key;
     assert_ne!(end(&first), end(&beside));
     drop(members.remove(2));
-    let start = Instant::now();
     for member in &mut members {
         assert_eq!(member.peer_lost(), 2);
     }
-    assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
     let (_members, second) = port.start_job("demo", 4, 5000);
     assert!(second.epoch > first.epoch && second.job != first.job);
     others[0].say(&SessionRequest::Leave {});

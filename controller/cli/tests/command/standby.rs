@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use netfold_io::vacant_address;
 use netfold_testkit::directory::TemporaryDirectory;
@@ -140,9 +140,12 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
         ))
     };
     let mut job = bench("one", 3_000);
-    wait_for(first.grpc, "job describe red/one", "state", &"running".into());
-    // The workers are notified after the job is stored; a worker that was not notified cannot resume.
-    std::thread::sleep(Duration::from_millis(700));
+    // A worker that has not received its admission cannot resume. A result is a sum of both.
+    poll("both workers are admitted", || {
+        let (_, lines) = run(&format!("job describe red/one --controller {}", first.grpc));
+        let results = lines.iter().find_map(|line| line["traffic"]["totals"]["results_received"].as_u64());
+        results.filter(|results| *results > 0)
+    });
     first.process.signal("KILL");
     let killed = Instant::now();
     second.process.event("controlling");
