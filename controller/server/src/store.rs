@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 use crate::row;
 use netfold_controller::record::{Change, RecordReader, Store, StoreError, StoredRecords};
 use redb::{
-    DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+    DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    WriteTransaction,
 };
 
 /// The schema that this build writes, and the newest that it reads.
@@ -62,14 +63,18 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// It is a redb file, but not a controller's.
-    #[error("the file {} is not a database of a Netfold controller: name another file", path.display())]
+    /// It is not a controller's database, or is damaged.
+    #[error(
+        "the file {} is not a database of a Netfold controller, or is damaged: name another file, or restore a backup by `netfold \
+         controller restore`",
+        path.display()
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// It cannot be created, opened or read.
-    #[error("cannot open the database {}", path.display())]
+    #[error("cannot open the database {}: check that its folder exists and that this user may write to it", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -99,6 +104,10 @@ impl Database {
         }
         let inner = redb::Database::open(&path).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.clone() },
+            DatabaseError::Storage(StorageError::Corrupted(_)) => OpenError::Foreign { path: path.clone() },
+            DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                OpenError::Foreign { path: path.clone() }
+            }
             error => failed(error.into()),
         })?;
         match schema(&inner).map_err(failed)? {

@@ -167,7 +167,7 @@ fn foreign_files_and_other_processes_are_errors() {
 
     let text = folder.0.join("text");
     std::fs::write(&text, "not a database").unwrap();
-    assert!(matches!(Database::open(&text), Err(OpenError::Open { .. })));
+    assert!(matches!(Database::open(&text), Err(OpenError::Foreign { .. })));
     assert_eq!(std::fs::read(&text).unwrap(), b"not a database");
 
     let foreign = folder.0.join("foreign.redb");
