@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
     /// Package this lib_netfold.so instead of building one
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
+    #[arg(long = "library", value_name = "FILE")]
+    built: Option<PathBuf>,
 }
 
 const MATURIN: &str = "maturin>=1.8,<2";
@@ -43,9 +43,9 @@ pub(super) fn build(arguments: &Arguments) -> Result<()> {
     };
     let out = super::output_folder(arguments.out.as_deref())?;
     let mut path = vec![python.parent().context("an interpreter lies in a folder")?.to_owned()];
-    if let Some(library) = &arguments.library {
+    if let Some(built) = &arguments.built {
         let tools = out.join("tools");
-        write_cargo(&tools, &std::path::absolute(library)?)?;
+        write_cargo(&tools, &std::path::absolute(built)?)?;
         path.insert(0, tools);
     }
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
