@@ -18,6 +18,7 @@ mod p4;
 mod p4runtime;
 mod package;
 mod packaging;
+mod partition;
 mod process;
 mod raw;
 mod shared_switch;
