@@ -3,7 +3,7 @@
 //! A place has one random key, which is stored with it; each member's ticket is derived from it, so a controller that has restarted, or a
 //! standby, verifies tickets without having stored any. Job number, epoch and job key are in every packet and authorize nothing here.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use netfold_control::{PathToken, ResumeTicket};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
