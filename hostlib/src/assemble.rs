@@ -3,7 +3,7 @@
 //!
 //! Every decision is made from what all ranks have exchanged, so that all make the same one:
 //!
-//! 1. All ranks are linked ([`Mesh`]) and compare their settings.
+//! 1. All ranks are linked ([`Mesh`]) and compare their settings; those of a confidential job agree on a key.
 //! 2. Ranks that share a host try shared memory. If any rank cannot, none does.
 //! 3. The first rank of each host (each rank, without shared memory) joins the switch. If any cannot, all of them take a ring.
 //! 4. The leaders send the path and its reason to every rank.
@@ -15,11 +15,13 @@ use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 
 use crate::attach::Attacher;
 use crate::communicator::{Communicator, HostThread, Parts};
+use crate::confidential::{AgreedKey, Members, agree};
 use crate::config::JobConfig;
 use crate::error::Error;
-use crate::fabric::{Hierarchy, InBinary32, MeshFabric, MeshPeers, Ranks, SharedFabric, mesh_error};
+use crate::fabric::{Hierarchy, InBinary32, MeshPeers, Ranks, SharedFabric};
 use crate::host::{Fabric, HostEngine, SingleRank};
 use crate::join::{Attachment, spawn};
+use crate::links::{Links, mesh_error};
 use crate::lower::OpContext;
 use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathCell};
@@ -37,6 +39,8 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 struct Assembly {
     mesh: Mesh,
     config: Arc<JobConfig>,
+    /// Of a confidential job.
+    key: Option<AgreedKey>,
     /// Whether a switch is configured.
     has_switch: bool,
     all_ranks: Ranks,
@@ -79,9 +83,9 @@ pub(crate) fn assemble(mut attacher: Attacher, exchange: &mut dyn Exchange) -> R
 /// The links and attachments of a leader.
 struct LeaderLinks {
     /// The leaders, linked. Taken by the ring, or kept for when the switch of the first tree is lost.
-    mesh: Mesh,
+    mesh: Links,
     /// The same for the other trees.
-    more: Vec<Mesh>,
+    more: Vec<Links>,
     /// An attachment to the switch of each tree, if all leaders have all of them; none otherwise.
     attachments: Vec<Attachment>,
 }
@@ -98,6 +102,7 @@ impl Assembly {
         let mut assembly = Self {
             mesh,
             config,
+            key: None,
             has_switch,
             local: vec![rank],
             leaders: all_ranks.clone(),
@@ -112,7 +117,18 @@ impl Assembly {
                 return Err(Error::Differs { rank: rank as u16, mine, theirs });
             }
         }
+        assembly.agree_on_key()?;
         Ok(assembly)
+    }
+
+    /// Agrees on a key, if the job is confidential.
+    fn agree_on_key(&mut self) -> Result<(), Error> {
+        let config = Arc::clone(&self.config);
+        let Some(group) = &config.group_key else { return Ok(()) };
+        let (index, count) = (self.mesh.rank(), self.mesh.world());
+        let members = Members { job: config.job.as_deref().unwrap_or_default(), index, count };
+        self.key = Some(agree(group, members, |mine| self.gather(mine))?);
+        Ok(())
     }
 
     /// Every rank's bytes, by rank.
@@ -183,7 +199,7 @@ impl Assembly {
     fn attach_leaders(&mut self, attacher: &mut Attacher) -> Result<(LeaderLinks, Network), Error> {
         let leaders = self.leaders.clone();
         let index = leaders.iter().position(|rank| *rank == self.mesh.rank()).unwrap_or(0) as u16;
-        let mut mesh = self.link_leaders()?;
+        let mut mesh = self.link_leaders(0)?;
         if !self.has_switch {
             let network = Network::Ring { reason: "no switch is configured".into() };
             return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network));
@@ -194,13 +210,18 @@ impl Assembly {
         let attachments = attacher.attach((index, leaders.len() as u16), self.config.fall_back);
         let message = attachments.as_ref().err().map(error_chain).unwrap_or_default();
         let deadline = Instant::now() + self.config.join_timeout;
-        let all = mesh.all_gather_bytes(message.as_bytes(), deadline);
-        let all = all.map_err(|error| mesh_error(error, &leaders))?;
+        let all = mesh.all_gather_bytes(message.as_bytes(), deadline)?;
         match (attachments, all.iter().position(|message| !message.is_empty())) {
-            (Ok(attachments), None) => {
-                // Each engine has a mesh of its own.
-                let spare = if self.config.fall_back { attachments.len() - 1 } else { 0 };
-                let more = (0..spare).map(|_| self.link_leaders()).collect::<Result<Vec<_>, Error>>()?;
+            (Ok(mut attachments), None) => {
+                for (tree, attachment) in attachments.iter_mut().enumerate() {
+                    if let Some(agreed) = &self.key {
+                        attachment.mask(agreed, tree as u8);
+                    }
+                }
+                // Each engine has links of its own.
+                let spare = if self.config.fall_back { 1..attachments.len() } else { 0..0 };
+                let more =
+                    spare.map(|number| self.link_leaders(number)).collect::<Result<Vec<_>, Error>>()?;
                 let address = attachments.first().and_then(|attachment| attachment.control);
                 Ok((LeaderLinks { mesh, more, attachments }, Network::Switch { address }))
             }
@@ -215,14 +236,16 @@ impl Assembly {
         }
     }
 
-    /// Links the leaders, over the links of all ranks.
-    fn link_leaders(&mut self) -> Result<Mesh, Error> {
+    /// Links the leaders, over the links of all ranks, for the `number`th time.
+    fn link_leaders(&mut self, number: usize) -> Result<Links, Error> {
         let mut mesh_config = MeshConfig::default();
         mesh_config.connect_timeout = self.config.join_timeout;
         mesh_config.stall_timeout = self.config.stall_timeout();
         let linked = MeshExchange::new(&mut self.mesh, &self.leaders, self.config.join_timeout)
             .and_then(|mut exchange| Mesh::connect(&mut exchange, mesh_config));
-        linked.map_err(|error| mesh_error(error, &self.leaders))
+        let mesh = linked.map_err(|error| mesh_error(error, &self.leaders))?;
+        let key = self.key.as_ref().map(|agreed| agreed.key(&format!("leaders {number}")));
+        Ok(Links::new(mesh, self.leaders.clone(), key.as_ref()))
     }
 
     /// Sends the leaders' result to every rank.
@@ -261,8 +284,10 @@ impl Assembly {
         (shutdown, config): (ShutdownState, Arc<JobConfig>),
     ) -> Result<Communicator, Error> {
         let ip = Some(self.mesh.local_ip());
-        let Self { mesh, all_ranks, local, leaders, shared, .. } = self;
+        let Self { mesh, key, all_ranks, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
+        let key = key.map(|agreed| agreed.key("hosts"));
+        let mesh = Links::new(mesh, all_ranks.clone(), key.as_ref());
         let mut context =
             OpContext { rank, world, lane_bytes: 0, small: config.small, config: Arc::clone(&config) };
         let aborter = mesh.aborter();
@@ -271,13 +296,10 @@ impl Assembly {
         if !hierarchical {
             let mut network = None;
             if let Some(links) = links.filter(|links| !links.attachments.is_empty()) {
-                (context.lane_bytes, network) = links.start_trees(&leaders, &config, (&path, &shutdown))?;
+                (context.lane_bytes, network) = links.start_trees(&config, (&path, &shutdown))?;
             }
-            let fabric: Box<dyn Fabric> = if world == 1 {
-                Box::new(SingleRank)
-            } else {
-                Box::new(InBinary32(MeshFabric::new(mesh, all_ranks)))
-            };
+            let fabric: Box<dyn Fabric> =
+                if world == 1 { Box::new(SingleRank) } else { Box::new(InBinary32(mesh)) };
             let host = start_host(fabric, &shutdown)?;
             return Ok(Communicator::new(Parts { context, network, host: Some(host), path, shutdown, ip }));
         }
@@ -287,8 +309,7 @@ impl Assembly {
                 SharedGroup::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
             let links =
                 links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
-            let all_ranks = MeshFabric::new(mesh, all_ranks);
-            let fabric = Hierarchy::new((lone, local), links.transpose()?, all_ranks, (config.mode, world));
+            let fabric = Hierarchy::new((lone, local), links.transpose()?, mesh, (config, world));
             let host = start_host(Box::new(InBinary32(fabric)), &shutdown)?;
             return Ok(Communicator::new(Parts {
                 context,
@@ -306,9 +327,8 @@ impl Assembly {
         } else {
             let links =
                 links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
-            let all_ranks = MeshFabric::new(mesh, all_ranks);
             let parts = (shared, local);
-            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, all_ranks, (config.mode, world))))
+            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, mesh, (config, world))))
         };
         let host = start_host(fabric, &shutdown)?;
         Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, ip }))
@@ -332,14 +352,13 @@ fn leader_communicator(
     let path = path.clone();
     if !links.attachments.is_empty() {
         let network;
-        (context.lane_bytes, network) = links.start_trees(leaders, config, (&path, &own))?;
+        (context.lane_bytes, network) = links.start_trees(config, (&path, &own))?;
         return Ok(Communicator::new(Parts { context, network, host: None, path, shutdown: own, ip: None }));
     }
     let mesh = links.mesh;
     let aborter = mesh.aborter();
     own.on_error(move |_| aborter.abort());
-    let fabric = InBinary32(MeshFabric::new(mesh, leaders.clone()));
-    let host = Some(start_host(Box::new(fabric), &own)?);
+    let host = Some(start_host(Box::new(InBinary32(mesh)), &own)?);
     Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, ip: None }))
 }
 
@@ -347,21 +366,20 @@ impl LeaderLinks {
     /// Starts the trees' engines; the bytes of their packets' lanes.
     fn start_trees(
         self,
-        leaders: &Ranks,
         config: &JobConfig,
         (path, shutdown): (&PathCell, &ShutdownState),
     ) -> Result<(usize, Option<TreeSet>), Error> {
         let lane_bytes = self.attachments.first().map_or(0, Attachment::lane_bytes);
         let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| config.fall_back);
-        let peers = meshes.map(|mesh| peers(mesh, leaders.clone(), config, shutdown)).collect();
+        let peers = meshes.map(|mesh| peers(mesh, config, shutdown)).collect();
         Ok((lane_bytes, Some(start_trees(self.attachments, peers, path, shutdown)?)))
     }
 }
 
-fn peers(mesh: Mesh, ranks: Ranks, config: &JobConfig, shutdown: &ShutdownState) -> Box<dyn Peers> {
-    let aborter = mesh.aborter();
+fn peers(links: Links, config: &JobConfig, shutdown: &ShutdownState) -> Box<dyn Peers> {
+    let aborter = links.aborter();
     shutdown.on_error(move |_| aborter.abort());
-    Box::new(MeshPeers::new(mesh, ranks, config.stall_timeout()))
+    Box::new(MeshPeers::new(links, config.stall_timeout()))
 }
 
 fn start_host(fabric: Box<dyn Fabric>, shutdown: &ShutdownState) -> Result<HostThread, Error> {

@@ -16,6 +16,7 @@ use crate::attach::Attacher;
 use crate::communicator::{Communicator, Parts};
 use crate::config::{self, JobConfig, Opener};
 use crate::error::Error;
+use crate::group_key::GroupKey;
 use crate::join::{Attachment, Middleware};
 use crate::lower::OpContext;
 use crate::path::{Network, Path, PathCell};
@@ -111,6 +112,20 @@ impl Builder {
     #[must_use]
     pub fn tolerance(mut self, tolerance: Tolerance) -> Self {
         self.config.tolerance = tolerance;
+        self
+    }
+
+    /// Makes the job confidential: switches, and observers of the network, see masked lanes only. Each rank adds keystreams under `key`,
+    /// which all ranks must hold, and removes their sum from results, so results are the same, bit for bit; ranks encrypt what they send each
+    /// other. Shared memory within a host is in clear. What remains visible: which ranks take part, the number, times and types of operations,
+    /// their sizes, and the block exponents of floats. Integrity is not protected.
+    ///
+    /// Needs a [`rendezvous`](Self::rendezvous) or an [`exchange`](Self::exchange), over which ranks agree on a fresh key at each attachment;
+    /// [`Mode::I32`], [`Mode::Bfp32`] or [`Mode::Bfp16`]; and no [tolerance](Self::tolerance). Minima and maxima of integers are left to the
+    /// hosts. Default: not confidential.
+    #[must_use]
+    pub fn confidential(mut self, key: GroupKey) -> Self {
+        self.config.group_key = Some(key);
         self
     }
 
@@ -350,7 +365,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Core`]. The way to the switch:
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Confidential`], [`Error::Core`].
+    /// Other ranks: [`Error::Differs`], [`Error::GroupKeyDiffers`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
@@ -359,6 +375,7 @@ impl Builder {
             return Err(Error::Classes { classes: self.config.classes });
         }
         self.config.check_slots()?;
+        self.config.check_confidential(self.exchange.is_some() || self.rendezvous.is_some())?;
         if self.config.trees == 0
             || self.config.trees > TREES_MAX
             || self.config.trees > 1 && self.takes_one_transport()

@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use netfold_proto::OpSpecError;
+use netfold_proto::{OpSpecError, Tolerance};
 
 use crate::buffer::{self, OpBuffer};
 use crate::call::Call;
-use crate::config::JobConfig;
+use crate::config::{JobConfig, TOLERANCE_REFUSED};
 use crate::element::Element;
 use crate::error::Error;
 use crate::host::{self, HostEngine, HostOperation};
@@ -399,6 +399,9 @@ impl Communicator {
         if call.class >= self.context.config.classes {
             return Err(Error::Class { class: call.class, classes: self.context.config.classes });
         }
+        if self.context.config.group_key.is_some() && call.tolerance.is_some_and(Tolerance::any) {
+            return Err(Error::Confidential { reason: TOLERANCE_REFUSED });
+        }
         if let Some(root) = call.collective.root()
             && root >= self.context.world
         {
@@ -414,7 +417,7 @@ impl Communicator {
         let no_switch = match (&self.network, &self.host) {
             (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
             (Some(_), Some(_)) if self.is_small(call) => None,
-            (Some(_), _) => match lower::supported_by_switch(call, self.context.config.mode) {
+            (Some(_), _) => match lower::supported_by_switch(call, &self.context.config) {
                 Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
                 Err(error) => Some(error),
             },

@@ -1,6 +1,6 @@
 //! The configuration of a job.
 
-use netfold_wire::Mode;
+use netfold_wire::{Mode, Numerics};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use netfold_proto::{Tolerance, WorkerConfigError};
 
 use crate::coding::Coding;
 use crate::error::Error;
+use crate::group_key::GroupKey;
 use crate::quantize::Rounding;
 
 /// Slots that are asked for unless the builder says how many.
@@ -20,6 +21,10 @@ pub(crate) const SLOTS_DEFAULT: u32 = 256;
 
 /// Stall timeout where none is set.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why a confidential job has no tolerance.
+pub(crate) const TOLERANCE_REFUSED: &str = "needs every rank's contribution in each sum, because the masks of those that are missing would not cancel: set no \
+     tolerance";
 
 /// A function that opens packet I/O.
 type Open = dyn Fn(&OpenOptions) -> Result<Box<dyn PacketIo>, IoError> + Send + Sync;
@@ -59,6 +64,8 @@ pub(crate) struct JobConfig {
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
     pub(crate) tolerance: Tolerance,
+    /// Of a confidential job.
+    pub(crate) group_key: Option<GroupKey>,
     /// Of each class.
     pub(crate) slots: u32,
     pub(crate) classes: u8,
@@ -92,6 +99,7 @@ impl Default for JobConfig {
             mode: Mode::Bfp32,
             rounding: Rounding::Nearest,
             tolerance: Tolerance::NONE,
+            group_key: None,
             slots: SLOTS_DEFAULT,
             classes: 1,
             small: 0,
@@ -135,7 +143,7 @@ impl JobConfig {
     pub(crate) fn describe(&self, has_switch: bool) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
         format!(
-            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}",
+            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
@@ -143,7 +151,8 @@ impl JobConfig {
             self.small,
             yes(has_switch),
             yes(self.shared_memory),
-            yes(self.fall_back)
+            yes(self.fall_back),
+            yes(self.group_key.is_some())
         )
     }
 
@@ -153,6 +162,28 @@ impl JobConfig {
             (Coding::Blocks(lanes, _), _) if lanes.has_mantissas() => Ok(()),
             _ => Err(Error::Rounding { mode: self.mode }),
         }
+    }
+
+    /// Checks that a confidential job has links for its keys, and nothing that a switch does to lanes but sums modulo 2^32.
+    pub(crate) fn check_confidential(&self, linked: bool) -> Result<(), Error> {
+        let refuse = |reason| Err(Error::Confidential { reason });
+        if self.group_key.is_none() {
+            return Ok(());
+        }
+        if !linked {
+            return refuse(
+                "agrees on its keys over links between the ranks, and has none: give the builder a rendezvous or an exchange",
+            );
+        }
+        if self.mode.numerics() != Numerics::Word {
+            return refuse(
+                "has masks that cancel in sums modulo 2^32 only, not in those of this mode: use mode i32, bfp32 or bfp16",
+            );
+        }
+        if self.tolerance.any() {
+            return refuse(TOLERANCE_REFUSED);
+        }
+        Ok(())
     }
 
     pub(crate) fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {

@@ -14,6 +14,7 @@ use netfold_io::{CoreError, IoError};
 use netfold_proto::{AbortReason, OpSpecError, WorkerConfigError};
 
 use crate::ReduceOp;
+use crate::group_key::GroupKeyError;
 use crate::tls_fault::TlsFault;
 
 /// Why a call failed. The message says the cause and what to do; [`Error::kind`] is for programs.
@@ -79,6 +80,21 @@ pub enum Error {
     Rounding {
         /// Mode asked for.
         mode: Mode,
+    },
+    /// Something that a confidential job cannot do, or cannot do without.
+    #[error("a confidential job {reason}")]
+    Confidential {
+        /// What it cannot do and why, and what to do.
+        reason: &'static str,
+    },
+    /// There is no group key.
+    #[error(transparent)]
+    GroupKey(#[from] GroupKeyError),
+    /// Ranks of a confidential job hold different group keys.
+    #[error("the group key of {} is not the one of this rank; give all ranks the same file", ranks_text(.ranks))]
+    GroupKeyDiffers {
+        /// The ranks whose key is another one than this rank's, in ascending order.
+        ranks: Vec<u16>,
     },
     /// The switch's address cannot be resolved.
     #[error("cannot resolve the address '{address}'; give HOST:PORT, for example 192.0.2.1:20038")]
@@ -342,6 +358,16 @@ pub enum Error {
     EngineFailed,
 }
 
+/// Ranks in words: "rank 2", "ranks 0, 1 and 3".
+fn ranks_text(ranks: &[u16]) -> String {
+    let names: Vec<String> = ranks.iter().map(u16::to_string).collect();
+    match names.split_last() {
+        Some((last, [])) => format!("rank {last}"),
+        Some((last, others)) => format!("ranks {} and {last}", others.join(", ")),
+        None => "no rank".into(),
+    }
+}
+
 /// What to do about an address that is not a control port's.
 fn remedy(found: PortProtocol) -> &'static str {
     match found {
@@ -369,6 +395,8 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
+            Self::Confidential { .. } | Self::GroupKey(_) => "argument",
+            Self::GroupKeyDiffers { .. } => "group_key",
             Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
@@ -424,6 +452,7 @@ impl Error {
         match self {
             Self::PeerLost { rank, .. } => Some(*rank),
             Self::Mismatch { rank, .. } => *rank,
+            Self::GroupKeyDiffers { ranks } => ranks.first().copied(),
             _ => None,
         }
     }
@@ -433,6 +462,7 @@ impl Error {
         !matches!(
             self,
             Self::Unsupported { .. }
+                | Self::Confidential { .. }
                 | Self::Class { .. }
                 | Self::Undefined { .. }
                 | Self::Root { .. }

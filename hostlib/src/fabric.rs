@@ -2,45 +2,24 @@
 
 use half::{bf16, f16};
 use netfold_collectives::Buffers;
-use netfold_collectives::mesh::{Mesh, MeshError};
 use netfold_collectives::shared::{SharedError, SharedGroup};
-use netfold_wire::{Collective, DType, Mode, ReduceOp};
+use netfold_wire::{Collective, DType, ReduceOp};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::call::Call;
 use crate::communicator::Communicator;
+use crate::config::JobConfig;
 use crate::error::Error;
 use crate::host::Fabric;
 use crate::leader::{NetworkStage, decode};
+use crate::links::Links;
 use crate::lower;
 use crate::peers::Peers;
 use crate::tensors::{HalfFloat, in_binary32};
 
 /// Ranks of a part of the job, by their index in that part.
 pub(crate) type Ranks = Vec<u16>;
-
-/// The mesh's error in terms of the job.
-pub(crate) fn mesh_error(error: MeshError, ranks: &[u16]) -> Error {
-    let named = |place: u16| ranks.get(usize::from(place)).copied().unwrap_or(place);
-    match error {
-        MeshError::Mismatch { rank, mine, theirs } => Error::Mismatch {
-            rank: Some(named(rank)),
-            mine: mine.to_string(),
-            theirs: Some(theirs.to_string()),
-        },
-        MeshError::PeerLost { rank, why } => Error::PeerLost {
-            rank: named(rank),
-            message: format!("{why}; build a new communicator without it"),
-        },
-        MeshError::Deadline { rank } => Error::PeerLost {
-            rank: named(rank),
-            message: "it did not answer in time; build a new communicator without it".into(),
-        },
-        MeshError::Aborted => Error::Interrupted,
-        MeshError::Unusable(cause) => mesh_error((*cause).clone(), ranks),
-        other => Error::Mesh(std::sync::Arc::new(other)),
-    }
-}
 
 fn shared_error(error: SharedError, ranks: &[u16]) -> Error {
     let named = |place: u16| ranks.get(usize::from(place)).copied().unwrap_or(place);
@@ -60,7 +39,7 @@ fn shared_error(error: SharedError, ranks: &[u16]) -> Error {
         },
         SharedError::Aborted => Error::Interrupted,
         SharedError::Network { message } => decode(&message),
-        other => Error::Shared(std::sync::Arc::new(other)),
+        other => Error::Shared(Arc::new(other)),
     }
 }
 
@@ -81,57 +60,41 @@ fn buffers<'a>(
     }
 }
 
-/// All ranks, linked by TCP.
-pub(crate) struct MeshFabric {
-    mesh: Mesh,
-    ranks: Ranks,
-}
-
-impl MeshFabric {
-    /// `ranks` are those of the job, in order of the mesh's.
-    pub(crate) fn new(mesh: Mesh, ranks: Ranks) -> Self {
-        Self { mesh, ranks }
-    }
-}
-
-impl Fabric for MeshFabric {
+impl Fabric for Links {
     fn run(&mut self, call: &Call, input: Option<&[u8]>, output: &mut [u8]) -> Result<(), Error> {
         let mut copy = Vec::new();
         let buffers = buffers(call, input, output, &mut copy);
-        let done = self.mesh.run(call.collective, call.dtype, call.op, buffers);
-        done.map_err(|error| mesh_error(error, &self.ranks))
+        Links::run(self, call.collective, call.dtype, call.op, buffers)
     }
 }
 
 /// The other workers of a switch, for failover.
 pub(crate) struct MeshPeers {
-    mesh: Mesh,
-    ranks: Ranks,
+    links: Links,
     stall_timeout: Duration,
 }
 
 impl MeshPeers {
-    pub(crate) fn new(mesh: Mesh, ranks: Ranks, stall_timeout: Duration) -> Self {
-        Self { mesh, ranks, stall_timeout }
+    pub(crate) fn new(links: Links, stall_timeout: Duration) -> Self {
+        Self { links, stall_timeout }
     }
 }
 
 impl Peers for MeshPeers {
     fn all_gather(&mut self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Error> {
-        let gathered = self.mesh.all_gather_bytes(mine, Instant::now() + timeout);
-        gathered.map_err(|error| mesh_error(error, &self.ranks))
+        self.links.all_gather_bytes(mine, Instant::now() + timeout)
     }
 
     fn all_reduce(&mut self, op: ReduceOp, dtype: DType, bytes: &mut [u8]) -> Result<(), Error> {
-        self.mesh.all_reduce(dtype, op, bytes).map_err(|error| mesh_error(error, &self.ranks))
+        self.links.run(Collective::AllReduce, dtype, op, Buffers::InPlace(bytes))
     }
 
     fn broadcast(&mut self, bytes: &mut [u8], root: u16) -> Result<(), Error> {
-        self.mesh.broadcast(DType::U8, root, bytes).map_err(|error| mesh_error(error, &self.ranks))
+        self.links.run(Collective::Broadcast { root }, DType::U8, ReduceOp::Sum, Buffers::InPlace(bytes))
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
-        self.mesh.barrier().map_err(|error| mesh_error(error, &self.ranks))
+        self.links.run(Collective::Barrier, DType::None, ReduceOp::Sum, Buffers::InPlace(&mut []))
     }
 
     fn stall_timeout(&self) -> Duration {
@@ -139,7 +102,7 @@ impl Peers for MeshPeers {
     }
 
     fn is_called(&self) -> bool {
-        self.mesh.is_called()
+        self.links.is_called()
     }
 }
 
@@ -173,8 +136,8 @@ pub(crate) struct Hierarchy {
     local: Ranks,
     /// On the leader: the communicator among leaders.
     leaders: Option<Communicator>,
-    all_ranks: MeshFabric,
-    mode: Mode,
+    all_ranks: Links,
+    config: Arc<JobConfig>,
     world: u16,
 }
 
@@ -182,10 +145,10 @@ impl Hierarchy {
     pub(crate) fn new(
         (shared, local): (SharedGroup, Ranks),
         leaders: Option<Communicator>,
-        all_ranks: MeshFabric,
-        (mode, world): (Mode, u16),
+        all_ranks: Links,
+        (config, world): (Arc<JobConfig>, u16),
     ) -> Self {
-        Self { shared, local, leaders, all_ranks, mode, world }
+        Self { shared, local, leaders, all_ranks, config, world }
     }
 }
 
@@ -214,10 +177,10 @@ impl Hierarchy {
         output: &mut [u8],
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
-        let summed =
-            call.collective == Collective::AllReduce && lower::supported_by_switch(call, self.mode).is_ok();
+        let summed = call.collective == Collective::AllReduce
+            && lower::supported_by_switch(call, &self.config).is_ok();
         if !summed {
-            return self.all_ranks.run(call, input, output);
+            return Fabric::run(&mut self.all_ranks, call, input, output);
         }
         let op = if call.op == ReduceOp::Avg { ReduceOp::Sum } else { call.op };
         let mut copy = Vec::new();

@@ -9,6 +9,7 @@ use netfold_io::{IoError, OpenOptions, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
 use netfold_wire::header;
 
+use crate::confidential::AgreedKey;
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::path::SwitchAttachment;
@@ -214,7 +215,13 @@ impl Attachment {
     ) -> Result<Self, Error> {
         let config = worker_config(job, admission.clone(), (rank, world), io.capabilities().lossless);
         let need = config.datagram_len_max();
-        let streams = Streams::new(&config, job.classes)?;
+        let confidential = job.group_key.is_some();
+        if confidential && config.admission.shift > 0 {
+            return Err(Error::Confidential {
+                reason: "cannot use switches that shift sums, because the masks would not cancel: use switches of plain words",
+            });
+        }
+        let streams = Streams::new(&config, job.classes, confidential)?;
         let max = io.capabilities().datagram_len_max;
         if need > max {
             return Err(Error::Datagram { need, max });
@@ -229,6 +236,11 @@ impl Attachment {
             joiner: None,
             core: None,
         })
+    }
+
+    /// Masks everything that is sent, under a key that was agreed on for this attachment to the switches of tree `tree`.
+    pub(crate) fn mask(&mut self, agreed: &AgreedKey, tree: u8) {
+        self.streams.mask(&agreed.key(&format!("tree {tree}")));
     }
 
     /// Bytes of a packet's lanes.

@@ -36,7 +36,8 @@ pub(crate) struct Lowered {
 /// # Errors
 ///
 /// [`Error::Unsupported`], with what to do instead.
-pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> {
+pub(crate) fn supported_by_switch(call: &Call, config: &JobConfig) -> Result<(), Error> {
+    let mode = config.mode;
     let unsupported = |advice| {
         Err(Error::Unsupported {
             collective: call.collective.name(),
@@ -51,6 +52,11 @@ pub(crate) fn supported_by_switch(call: &Call, mode: Mode) -> Result<(), Error> 
     }
     if !call.collective.reduces() {
         return Ok(());
+    }
+    if config.group_key.is_some() && matches!(call.op, ReduceOp::Min | ReduceOp::Max) {
+        return unsupported(
+            "a switch cannot compare masked lanes; give the builder a rendezvous, so that hosts do it",
+        );
     }
     switch_reduces(mode, call.dtype, call.op).or_else(unsupported)
 }

@@ -11,6 +11,7 @@ use netfold_proto::{
 };
 use netfold_wire::Packet;
 
+use crate::confidential::{Key, Masks};
 use crate::error::Error;
 use crate::failover;
 use crate::lower::SwitchOperation;
@@ -27,6 +28,8 @@ pub(crate) struct Streams {
     next: u64,
     /// How classes appear in packets.
     band: Band,
+    /// The job is confidential, and the ranks have not agreed on this attachment's key: nothing may be sent.
+    awaits_key: bool,
 }
 
 /// An operation whose results are all there.
@@ -54,12 +57,13 @@ pub(crate) struct BatchStats {
 }
 
 impl Streams {
-    /// One stream for each of `classes` classes of a job; `config` is that of a single one.
+    /// One stream for each of `classes` classes of a job; `config` is that of a single one. Those of a confidential job take operations after
+    /// [`Self::mask`] only.
     ///
     /// # Errors
     ///
     /// A configuration that no worker can run by; or fewer slots than classes.
-    pub(crate) fn new(config: &WorkerConfig, classes: u8) -> Result<Self, Error> {
+    pub(crate) fn new(config: &WorkerConfig, classes: u8, confidential: bool) -> Result<Self, Error> {
         let slots_per_class = config.admission.slots / u32::from(classes.max(1));
         if slots_per_class == 0 {
             return Err(Error::Control { what: "the switch granted fewer slots than there are classes" });
@@ -74,7 +78,17 @@ impl Streams {
         };
         let all = (0..classes.max(1)).map(stream).collect::<Result<Vec<_>, Error>>()?;
         let band = config.admission.band.unwrap_or_default();
-        Ok(Self { all, slots_per_class, next: 0, band })
+        Ok(Self { all, slots_per_class, next: 0, band, awaits_key: confidential })
+    }
+
+    /// Masks what is sent from now on, and removes the masks from results. `key` is this attachment's alone.
+    pub(crate) fn mask(&mut self, key: &Key) {
+        let WorkerConfig { rank, world, .. } = *self.config();
+        let lane_bytes = self.lane_bytes();
+        for (class, stream) in (0..).zip(&mut self.all) {
+            stream.tensors.mask(Masks::new(key.bytes(), class, (rank, world), lane_bytes));
+        }
+        self.awaits_key = false;
     }
 
     /// What is submitted from now on is of these classes of packets. What is under way stays as it is: each packet counts for itself, so
@@ -170,6 +184,10 @@ impl Streams {
 
     /// Takes an operation, or settles it with the error that forbids it.
     pub(crate) fn submit(&mut self, mut operation: SwitchOperation) {
+        if self.awaits_key {
+            // Not reached: the ranks agree on a key before operations are taken.
+            return operation.fail(Error::EngineFailed);
+        }
         let number = self.next;
         self.next += 1;
         // Operations are made before it is known which attachment executes them.

@@ -13,6 +13,7 @@ use netfold_proto::{Codec, CodedChunk, Contributors, OpId, OpSpec};
 
 use crate::buffer::{View, ViewMut};
 use crate::coding::Coding;
+use crate::confidential::Masks;
 use crate::error::Error;
 use crate::lower::{Lowered, SwitchOperation};
 use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Quantizer};
@@ -65,6 +66,8 @@ pub(crate) struct Tensors {
     shift: u8,
     /// The newest results, where ranks can continue without the switch.
     retained: Option<RetainedResults>,
+    /// Of a confidential job: what is added to lanes, and removed from results.
+    masks: Option<Box<Masks>>,
     /// How large this rank's blocks are.
     magnitudes: Magnitudes,
     /// Bytes of the tensors of finished operations.
@@ -88,6 +91,7 @@ impl Tensors {
             lane_bytes,
             shift: 0,
             retained: None,
+            masks: None,
             magnitudes: Magnitudes::default(),
             finished_bytes: 0,
             before: 0,
@@ -97,6 +101,11 @@ impl Tensors {
     /// The same at switches that shift sums by so many bits in all.
     pub(crate) fn shifted(self, shift: u8) -> Self {
         Self { shift, ..self }
+    }
+
+    /// Masks lanes from now on.
+    pub(crate) fn mask(&mut self, masks: Masks) {
+        self.masks = Some(Box::new(masks));
     }
 
     /// Continues stochastic rounding as if so many operations had come before.
@@ -353,6 +362,28 @@ impl Codec for Tensors {
     }
 
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
+        self.pack_plain(coded, lanes);
+        if let Some(masks) = &mut self.masks {
+            masks.add(coded, lanes);
+        }
+    }
+
+    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
+        let exponent = self.exponent(op, chunk);
+        self.magnitudes.is_small(exponent)
+    }
+
+    fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]) {
+        let Some(mut masks) = self.masks.take() else { return self.unpack_plain(coded, contributors, lanes) };
+        self.unpack_plain(coded, contributors, masks.remove(coded, lanes));
+        self.masks = Some(masks);
+    }
+}
+
+impl Tensors {
+    /// Writes a chunk's lanes without masks.
+    #[inline]
+    fn pack_plain(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
         let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
         pending.note_packed(chunk, exp, full_headroom);
@@ -372,12 +403,9 @@ impl Codec for Tensors {
         }
     }
 
-    fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {
-        let exponent = self.exponent(op, chunk);
-        self.magnitudes.is_small(exponent)
-    }
-
-    fn unpack(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
+    /// Takes a result's lanes without masks.
+    #[inline]
+    fn unpack_plain(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
         let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let world = self.world;
         let Some(pending) = self.at(op) else { return };

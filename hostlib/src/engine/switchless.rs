@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use netfold_proto::LivenessMonitor;
 
 use super::{Engine, IDLE_WAIT, Segmentation, TxBurst};
+use crate::confidential::{Members, agree};
 use crate::error::Error;
 use crate::lower::SwitchOperation;
 use crate::mailbox::Command;
-use crate::peers::{self, Peers, Proposal, RoundOutcome};
+use crate::peers::{self, AGREEMENT_TIMEOUT, Peers, Proposal, RoundOutcome};
 use crate::rejoin::{NewAttachment, Rejoin};
 use crate::report::Stats;
 
@@ -108,7 +109,9 @@ impl Engine {
                 Ok(RoundOutcome::Rejoin) => {
                     let new = state.rejoin.as_ref().and_then(Rejoin::take);
                     self.reroute(peers, false)?;
-                    return new.ok_or(Error::EngineFailed);
+                    let mut new = new.ok_or(Error::EngineFailed)?;
+                    self.mask(&mut new, peers)?;
+                    return Ok(new);
                 }
                 Ok(RoundOutcome::Execute) => {
                     if let Some(operation) = state.waiting.pop_front() {
@@ -131,6 +134,21 @@ impl Engine {
         let frozen = self.tree.route.freeze();
         let from = peers::agree_on_max(frozen.next(), peers)?;
         frozen.set(usize::from(self.tree.index), excluded, from);
+        Ok(())
+    }
+
+    /// Agrees on the key of a new attachment, where the job is confidential.
+    fn mask(&self, new: &mut NewAttachment, peers: &mut dyn Peers) -> Result<(), Error> {
+        let config = self.tree.joiner.as_ref().map(|joiner| &joiner.config);
+        let Some((config, group)) = config.and_then(|config| Some((config, config.group_key.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        let job = config.job.as_deref().unwrap_or_default();
+        let (index, count) = (self.streams.config().rank, self.streams.config().world);
+        let gather = |mine: &[u8]| peers.all_gather(mine, AGREEMENT_TIMEOUT);
+        let agreed = agree(group, Members { job, index, count }, gather)?;
+        new.attachment.mask(&agreed, self.tree.index);
         Ok(())
     }
 

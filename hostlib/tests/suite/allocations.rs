@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use netfold::confidential::{CodedChunk, Masks, OpId};
 use netfold::{Admission, Communicator, Mode, ReduceOp};
 use netfold_io::{IoError, Middleware, PacketIo, Received, RxBatch, loopback::star};
 use netfold_testkit::allocation;
@@ -109,4 +110,17 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
     assert!(small < 20, "{small} allocations for one operation");
     drop(comm);
     switch.join().unwrap();
+}
+
+#[test]
+fn masks_allocate_nothing_for_a_packet() {
+    let mut masks = Masks::new(&[3; 32], 0, (1, 4), 1408);
+    let mut lanes = vec![0; 1408];
+    let before = allocation::of_this_thread();
+    for chunk in 0..1000 {
+        let coded = CodedChunk { op: OpId(0), chunk, exp: 1, full_headroom: false };
+        masks.add(coded, &mut lanes);
+        assert_eq!(masks.remove(coded, &lanes).len(), lanes.len());
+    }
+    assert_eq!(allocation::of_this_thread(), before);
 }

@@ -1,15 +1,19 @@
 //! Every type in a signature or a field of the public interface can be named by a crate that depends on `netfold` alone.
 
+use netfold::confidential::{CodedChunk, Masks, OpId};
 use netfold::{
-    AbortReason, Admission, Builder, Communicator, CoreError, Cores, Error, IoCounters, IoError, IoSpec,
-    Lanes, MeshError, OpSpecError, OpenOptions, PacketIo, PortProtocol, Refusal, SharedError, Stats,
-    WorkerConfigError, WorkerStats,
+    AbortReason, Admission, Builder, Communicator, CoreError, Cores, Error, GroupKey, GroupKeyError,
+    IoCounters, IoError, IoSpec, Lanes, MeshError, OpSpecError, OpenOptions, PacketIo, PortProtocol, Refusal,
+    SharedError, Stats, WorkerConfigError, WorkerStats,
 };
 
 #[test]
 fn the_types_of_options_errors_and_reports_have_names() {
     let _: fn(Builder, IoSpec) -> Builder = Builder::io;
     let _: fn(Builder, Cores) -> Builder = Builder::cores;
+    let _: fn(Builder, GroupKey) -> Builder = Builder::confidential;
+    let _: fn(&mut Masks, CodedChunk, &mut [u8]) = Masks::add;
+    let _: fn(u64) -> OpId = OpId;
     let _: fn(Builder, Box<dyn PacketIo>, Admission) -> Builder = Builder::transport;
     let open = |_: &OpenOptions| -> Result<Box<dyn PacketIo>, IoError> { Err(IoError::PeerClosed) };
     let _: Builder = Communicator::builder().io_by(open);
@@ -23,6 +27,7 @@ fn cause(error: &Error) -> Option<&dyn std::any::Any> {
     Some(match error {
         Error::Config(cause) => cause as &WorkerConfigError,
         Error::Core(cause) => &**cause as &CoreError,
+        Error::GroupKey(cause) => cause as &GroupKeyError,
         Error::Refused { reason, .. } => reason as &Refusal,
         Error::WrongPort { found, .. } => found as &PortProtocol,
         Error::Mesh(cause) => &**cause as &MeshError,

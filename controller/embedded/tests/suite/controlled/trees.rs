@@ -16,7 +16,7 @@ use super::{builder, job, linked_job, tensor, wrong};
 
 const GRACE: Duration = Duration::from_secs(20);
 
-fn switches(count: usize) -> (Vec<EmbeddedSwitch>, TestController) {
+pub(super) fn switches(count: usize) -> (Vec<EmbeddedSwitch>, TestController) {
     let switches: Vec<_> = (0..count).map(|_| EmbeddedSwitch::builder().start().unwrap()).collect();
     let controller =
         TestController::start(switches.iter().map(EmbeddedSwitch::control).collect(), GRACE, None);
@@ -24,7 +24,7 @@ fn switches(count: usize) -> (Vec<EmbeddedSwitch>, TestController) {
 }
 
 /// Runs every kind of operation and returns the rank's results; no sum of the floats is exact.
-fn everything(comm: &Communicator) -> Vec<Vec<u32>> {
+pub(super) fn everything(comm: &Communicator) -> Vec<Vec<u32>> {
     let (rank, world) = (comm.rank(), comm.world_size());
     let mut bits = Vec::new();
     let mut keep = |tensor: &[f32]| bits.push(tensor.iter().map(|value| value.to_bits()).collect());
