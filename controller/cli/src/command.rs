@@ -4,6 +4,7 @@ mod about;
 mod bench;
 mod controller;
 mod demo;
+mod group_key;
 mod job;
 mod joining;
 mod p4;
@@ -85,6 +86,7 @@ pub(crate) enum Command {
     Job(job::JobCommand),
     Tenant(tenant::TenantCommand),
     Top(top::TopCommand),
+    GroupKey(group_key::CreateGroupKey),
     Completions(about::Completions),
     #[command(name = "man")]
     Manual(about::Manual),
@@ -124,6 +126,7 @@ impl Command {
             Self::Job(command) => command.run(output),
             Self::Tenant(command) => command.run(output),
             Self::Top(command) => command.run(output),
+            Self::GroupKey(command) => command.run(output),
             Self::Completions(command) => command.run(output),
             Self::Manual(command) => command.run(output),
             Self::Version(command) => command.run(output),

@@ -128,6 +128,9 @@ pub(crate) enum CliError {
     /// A topology file is invalid.
     #[error("cannot use the topology in {}", path.display())]
     Topology { path: PathBuf, source: Box<dyn Error + Send + Sync> },
+    /// A group key cannot be created.
+    #[error(transparent)]
+    GroupKey(netfold::GroupKeyError),
     /// The controller failed.
     #[error("the controller failed")]
     Controller(#[source] Box<dyn Error + Send + Sync>),
@@ -177,7 +180,7 @@ impl CliError {
             Self::Usage(_) | Self::Training(_) | Self::Profile(_) | Self::Target(_) => "usage",
             Self::PortInUse { .. } => "port_in_use",
             Self::Listen { .. } => "listen",
-            Self::File { .. } | Self::Read { .. } => "file",
+            Self::File { .. } | Self::Read { .. } | Self::GroupKey(_) => "file",
             Self::Program { .. } => "program",
             Self::Output(_) => "output",
             Self::Signals(_) => "signals",
@@ -220,6 +223,7 @@ impl CliError {
             }
             Self::Listen { .. } => "give an address of this machine and a port above 1023, as in 0.0.0.0:20038".into(),
             Self::File { .. } => "choose a path that can be written".into(),
+            Self::GroupKey(_) => "choose a path that does not exist yet and can be written: keys are not overwritten".into(),
             Self::Program { .. } => {
                 "the switch runs the datagram form of the all-reduce program: print one with `netfold p4 emit --target ir --datagram`".into()
             }

@@ -3,10 +3,11 @@
 mod checked;
 mod training;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use netfold::{Builder, Communicator, Mode};
+use netfold::{Builder, Communicator, GroupKey, Mode};
 use netfold_io::{Cores, IoSpec};
 
 use crate::command::joining::{self, JoinOptions};
@@ -49,6 +50,10 @@ pub(crate) struct Worker {
     /// switch that refuses them or is lost.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
+    /// Make the job confidential: file of the group key that `netfold group-key` has created, the same on all workers. Switches see masked
+    /// lanes only.
+    #[arg(long, value_name = "FILE", env = "NETFOLD_CONFIDENTIAL", requires = "rendezvous")]
+    confidential: Option<PathBuf>,
     /// Name of the job, the same on all its workers.
     #[arg(long, value_name = "NAME")]
     job: String,
@@ -167,6 +172,9 @@ impl Worker {
         if let Some(rendezvous) = &self.rendezvous {
             // Workers of one host use the switch too, not shared memory.
             builder = builder.rendezvous(rendezvous.as_str())?.shared_memory(false);
+        }
+        if let Some(file) = &self.confidential {
+            builder = builder.confidential(GroupKey::from_file(file)?);
         }
         self.joining.apply(builder)?.connect()
     }

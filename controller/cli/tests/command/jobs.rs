@@ -152,6 +152,54 @@ fn ranks_with_different_settings_get_an_error() {
     assert_eq!(text(&switch.event("refused"), "reason"), "mode_mismatch");
 }
 
+/// Workers of a confidential job, with one group key or with two.
+#[test]
+fn confidential_workers_need_one_group_key() {
+    let (_switch, control) = Process::switch("--loss 0.01 --seed 4");
+    let folder = std::env::temp_dir().join(format!("netfold-group-key-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    for name in ["a.key", "b.key"] {
+        let (code, lines) = run(&format!("group-key {}", file(name)));
+        assert_eq!((code, text(&lines[0], "file")), (Some(0), &*file(name)), "{lines:?}");
+    }
+    let (code, lines) = run(&format!("group-key {}", file("a.key")));
+    assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(1), "file"), "{lines:?}");
+
+    let with = |name: &str, rendezvous| {
+        format!(
+            "--confidential {} --rendezvous {rendezvous} --mode bfp32 --bytes 100KiB --iterations 2",
+            file(name)
+        )
+    };
+    let at = vacant_address().unwrap();
+    let (a, b) = (with("a.key", at), with("b.key", at));
+    for worker in &mut workers(&control, "alike", &[(0, &a), (1, &a), (2, &a)], 3) {
+        for _ in 0..2 {
+            let line = worker.event("all_reduce");
+            assert_eq!(number(&line, "wrong"), 0.0, "{line}");
+        }
+        assert!(number(&worker.event("done"), "packets_received") > 0.0, "through the switch");
+        assert!(worker.wait().success());
+    }
+    let mut differing = workers(&control, "differing", &[(0, &a), (1, &b), (2, &a)], 3);
+    for (worker, others) in differing.iter_mut().zip(["rank 1", "ranks 0 and 2", "rank 1"]) {
+        let error = worker.event("error");
+        assert_eq!(text(&error, "kind"), "group_key", "{error}");
+        assert!(text(&error, "message").contains(others), "{error}");
+    }
+    let (code, lines) = run(&format!(
+        "worker --switch {control} --job x --rank 0 --world 1 --confidential {}",
+        file("a.key")
+    ));
+    assert_eq!(
+        (code, text(lines.last().unwrap(), "kind")),
+        (Some(2), "usage"),
+        "a rendezvous is needed: {lines:?}"
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn no_switch_is_a_clear_error() {
     let (code, lines) = run("worker --switch 127.0.0.1:1 --job x --rank 0 --world 1");
