@@ -19,6 +19,7 @@ pub mod fold;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod masks;
 pub mod peers;
 pub mod perf;
 pub mod process;

@@ -42,6 +42,8 @@ pub struct StarConfig {
     pub program: PathBuf,
     /// Whether to measure peers, too.
     pub peers: bool,
+    /// File of the group key with which confidential jobs are measured beside plain ones.
+    pub confidential: Option<PathBuf>,
 }
 
 /// One system.
@@ -50,6 +52,8 @@ pub struct StarConfig {
 pub enum System {
     /// Netfold over the switch.
     Netfold(Mode),
+    /// The same in a confidential job.
+    Confidential(Mode),
     /// Netfold's own ring, without a switch.
     Ring,
     /// PyTorch's gloo.
@@ -63,6 +67,7 @@ impl System {
     pub fn name(self) -> String {
         match self {
             Self::Netfold(mode) => format!("netfold {mode}"),
+            Self::Confidential(mode) => format!("netfold {mode} confidential"),
             Self::Ring => "netfold ring".into(),
             Self::Gloo => "gloo".into(),
             Self::OpenMpi(algorithm) => algorithm_name(algorithm),
@@ -76,7 +81,7 @@ impl System {
 
     /// Bytes on the wire for each byte of an f32 tensor.
     fn wire_share(self) -> f64 {
-        if self == Self::Netfold(Mode::Bfp16) { 0.5 } else { 1.0 }
+        if matches!(self, Self::Netfold(Mode::Bfp16) | Self::Confidential(Mode::Bfp16)) { 0.5 } else { 1.0 }
     }
 }
 
@@ -132,8 +137,13 @@ pub enum StarError {
 }
 
 /// Every system that can be measured.
-pub fn systems(peers: &Peers) -> Vec<System> {
-    let mut systems = vec![System::Netfold(Mode::Bfp32), System::Netfold(Mode::Bfp16), System::Ring];
+pub fn systems(peers: &Peers, confidential: bool) -> Vec<System> {
+    let mut systems = Vec::new();
+    for mode in [Mode::Bfp32, Mode::Bfp16] {
+        systems.push(System::Netfold(mode));
+        systems.extend(confidential.then_some(System::Confidential(mode)));
+    }
+    systems.push(System::Ring);
     systems.extend(peers.torch.is_some().then_some(System::Gloo));
     systems.extend(peers.algorithms().map(System::OpenMpi));
     systems
@@ -173,7 +183,7 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| {
         let wire = match system {
-            System::Netfold(_) => bytes * system.wire_share(),
+            System::Netfold(_) | System::Confidential(_) => bytes * system.wire_share(),
             _ => 2.0 * bytes * (n - 1.0) / n,
         };
         (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
@@ -199,15 +209,21 @@ fn algorithm_of(system: &System) -> Option<u8> {
 
 fn turn(star: &Star, config: &StarConfig, peers: &Peers, system: System) -> Result<Turn, StarError> {
     match system {
-        System::Netfold(mode) => netfold(star, config, Some(mode)),
-        System::Ring => netfold(star, config, None),
+        System::Netfold(mode) => netfold(star, config, Some(mode), None),
+        System::Confidential(mode) => netfold(star, config, Some(mode), config.confidential.as_deref()),
+        System::Ring => netfold(star, config, None, None),
         System::Gloo => gloo(star, config, peers),
         System::OpenMpi(algorithm) => open_mpi(star, config, peers, algorithm),
     }
 }
 
-/// Netfold through the switch in this mode, or in a ring. Each iteration is a line of its own, so that times can be merged.
-fn netfold(star: &Star, config: &StarConfig, mode: Option<Mode>) -> Result<Turn, StarError> {
+/// Netfold through the switch in this mode, or in a ring, with this group key. Each iteration is a line of its own, so that times can be merged.
+fn netfold(
+    star: &Star,
+    config: &StarConfig,
+    mode: Option<Mode>,
+    key: Option<&Path>,
+) -> Result<Turn, StarError> {
     let deadline = Instant::now() + TURN_TIMEOUT;
     let program = config.program.to_string_lossy().into_owned();
     let mut switch = None;
@@ -238,6 +254,9 @@ fn netfold(star: &Star, config: &StarConfig, mode: Option<Mode>) -> Result<Turn,
         if let Some(mode) = mode {
             command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
             command.args(["--switch", &Star::switch().to_string()]);
+        }
+        if let Some(key) = key {
+            command.arg("--confidential").arg(key);
         }
         ranks.push(Process::start(&format!("rank {rank}"), &mut command)?);
     }
@@ -309,6 +328,7 @@ mod tests {
             slots: netfold::Builder::SLOTS_DEFAULT,
             program: PathBuf::new(),
             peers: true,
+            confidential: None,
         }
     }
 

@@ -6,6 +6,7 @@ mod congestion;
 mod fold;
 mod host;
 mod io;
+mod masks;
 mod perf;
 mod quantize;
 mod star;
@@ -39,6 +40,7 @@ enum What {
     Fold(fold::Fold),
     Host(host::Host),
     Io(io::Io),
+    Masks(masks::Masks),
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
     Star(star::Star),
@@ -87,6 +89,7 @@ impl Bench {
             What::Fold(bench) => bench.run(output),
             What::Host(bench) => bench.run(output),
             What::Io(bench) => bench.run(output),
+            What::Masks(bench) => bench.run(output),
             What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),
             What::Star(bench) => bench.run(output),

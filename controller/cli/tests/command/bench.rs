@@ -40,6 +40,16 @@ fn settings_are_the_first_line_and_hold_the_parameters() {
     assert_eq!(parameters.get("exit-with-stdin"), None, "{parameters}");
 }
 
+#[test]
+fn the_masks_of_both_directions_are_measured() {
+    let (code, rows) = measure("bench masks --packets 64 --payload 256 --repetitions 2");
+    assert_eq!(code, Some(0), "{rows:?}");
+    assert_eq!(rows.iter().map(|row| text(row, "direction")).collect::<Vec<_>>(), ["mask", "unmask"]);
+    for row in rows {
+        assert!(number(&row, "ns_per_packet") > 0.0 && number(&row, "ratio_to_memcpy") > 0.0, "{row}");
+    }
+}
+
 /// `script` runs a command on a terminal.
 #[test]
 fn colours_are_for_terminals_without_no_color() {

@@ -1,11 +1,12 @@
 //! `netfold bench perf`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use netfold::{Builder, Collective, Communicator, DType, Mode, ReduceOp};
+use netfold::{Builder, Collective, Communicator, DType, GroupKey, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::vacant_address;
 use netfold_measure::perf::{self, PerfConfig, PerfRow, Timing};
@@ -87,6 +88,9 @@ pub(crate) struct Perf {
     /// Address at which ranks connect to each other, HOST:PORT: rank 0 listens there.
     #[arg(long, value_name = "ADDR")]
     rendezvous: Option<String>,
+    /// Make the job confidential: file of its group key (see `netfold group-key`). Needs a rendezvous.
+    #[arg(long, value_name = "FILE")]
+    confidential: Option<PathBuf>,
     /// Do not sum ranks of one host in shared memory.
     #[arg(long)]
     no_shared_memory: bool,
@@ -263,6 +267,9 @@ impl Perf {
             builder = builder.rendezvous(address.clone())?;
         } else if world == 1 {
             builder = builder.rendezvous("127.0.0.1:0")?;
+        }
+        if let Some(file) = &self.confidential {
+            builder = builder.confidential(GroupKey::from_file(file)?);
         }
         builder.connect()
     }

@@ -53,6 +53,9 @@ pub(crate) struct Star {
     /// Slots that Netfold requests, a power of two: the window in packets.
     #[arg(long, default_value_t = 128)]
     slots: u32,
+    /// Measure confidential jobs, too, with the group key in this file (see `netfold group-key`).
+    #[arg(long, value_name = "FILE")]
+    confidential: Option<PathBuf>,
     /// Measure Netfold alone.
     #[arg(long)]
     no_peers: bool,
@@ -94,8 +97,9 @@ impl Star {
                 slots: self.slots,
                 program: program.clone(),
                 peers: !self.no_peers,
+                confidential: self.confidential.clone(),
             };
-            let mut systems = star::systems(&peers);
+            let mut systems = star::systems(&peers, self.confidential.is_some());
             systems.retain(|system| config.peers || !system.is_peer());
             let bar = output.bar(1, "{spinner} {msg}");
             let rows = star::measure(&config, &peers, &systems, |turn| {
