@@ -24,12 +24,12 @@ use std::io;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use netfold::{Communicator, Mode};
+use netfold::{Builder, Communicator, GroupKey, Mode};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
 use netfold_controller::tree::{InstallError, Installed, Shape, TreeError, TreePlan, install};
-use netfold_io::IoError;
 use netfold_io::fault::Faults;
+use netfold_io::{IoError, vacant_address};
 use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Numerics, ProfileError};
 use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters};
@@ -115,12 +115,17 @@ pub struct RunConfig {
     pub uplink: Option<PortConfig>,
     /// By what workers decide how much to have in flight.
     pub congestion: CongestionAlgorithm,
+    /// Whether the job is confidential, under a group key of its own.
+    pub confidential: bool,
 }
 
 /// Why there was no run, or no end of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
+    /// There is no address at which the ranks of a confidential job could meet.
+    #[error("no free port for the workers to connect to each other")]
+    Meeting(#[source] io::Error),
     /// No generated pipeline for this payload.
     #[error(
         "the software switch has no pipeline of {numerics} numerics for {payload} bytes a packet: choose {}",
@@ -273,6 +278,27 @@ pub fn abandon() {
     netfold_testkit::namespace::remove_of(|owner| owner == std::process::id());
 }
 
+/// Connects the workers, by rank. Those of a confidential job meet on this machine, to agree on their keys.
+fn connect(builders: Vec<Builder>, confidential: bool) -> Result<Vec<Communicator>, RunError> {
+    let failed = |rank| move |source| RunError::Worker { rank, source };
+    let ranked = (0..).zip(builders);
+    if !confidential {
+        return ranked.map(|(rank, builder)| builder.connect().map_err(failed(rank))).collect();
+    }
+    let key = GroupKey::generate().map_err(|error| failed(0)(error.into()))?;
+    let at = vacant_address().map_err(RunError::Meeting)?;
+    std::thread::scope(|scope| {
+        let connect = |(rank, builder): (u16, Builder)| {
+            let builder = builder.job("run").confidential(key.clone()).shared_memory(false).fall_back(false);
+            let builder = builder.rendezvous(at).map_err(failed(rank));
+            scope.spawn(move || builder?.connect().map_err(failed(rank)))
+        };
+        let connecting: Vec<_> = ranked.map(connect).collect();
+        let joined = connecting.into_iter().map(|one| one.join());
+        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 /// A job on running switches.
 pub struct Run {
     config: RunConfig,
@@ -295,7 +321,7 @@ impl Run {
         let mut fabric = start_fabric(&config)?;
         let installed = install(&fabric.plan, &mut fabric.drivers).map_err(Box::new)?;
         let world = fabric.plan.workers().len() as u16;
-        let mut comms = Vec::with_capacity(world.into());
+        let mut builders = Vec::with_capacity(world.into());
         for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
             let mut admission = fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT);
             admission.congestion = config.congestion;
@@ -309,8 +335,9 @@ impl Run {
             if !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime) {
                 comm = comm.resend_after(SLOW_RESEND);
             }
-            comms.push(comm.connect().map_err(|source| RunError::Worker { rank, source })?);
+            builders.push(comm);
         }
+        let comms = connect(builders, config.confidential)?;
         let shift = fabric.plan.admission(0, 0, 0).shift;
         Ok(Self { config, comms, installed, fabric, rounds: 0, shift })
     }

@@ -109,6 +109,9 @@ struct RunOptions {
     /// The workers' congestion-control algorithm: fixed, aimd, dctcp, swift, dcqcn, or mltcp- and one of these but fixed.
     #[arg(long, value_name = "ALGORITHM", default_value = "fixed", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
+    /// Make the job confidential, under a key of its own: switches see masked lanes only. Modes i32, bfp32 and bfp16.
+    #[arg(long)]
+    confidential: bool,
 }
 
 fn faults(text: &str) -> Result<Faults, String> {
@@ -277,6 +280,7 @@ impl RunOptions {
             stall_timeout: Duration::from_secs(self.stall.max(1)),
             uplink: self.uplink_rate.map(|Bits(rate)| PortConfig::slow(rate)),
             congestion: self.congestion,
+            confidential: self.confidential,
         })
     }
 }

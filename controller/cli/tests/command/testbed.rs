@@ -62,6 +62,34 @@ fn loss_on_every_link_changes_no_element() {
     );
 }
 
+/// Masks cancel at every level, and are the same in retransmissions.
+#[test]
+fn confidential_jobs_have_the_same_results_in_trees() {
+    for options in [
+        "--levels 1 --workers 4 --mode bfp32 --loss 0.01",
+        "--levels 2 --workers 8 --io udp --mode bfp16 --faults loss=0.01,duplicate=0.02,reorder=0.02",
+        "--levels 3 --workers 8 --mode i32 --loss 0.01",
+        "--switch interpreter --workers 2 --mode bfp16 --payload 256",
+    ] {
+        let workers: f64 = if options.contains("workers 8") {
+            8.0
+        } else if options.contains("workers 4") {
+            4.0
+        } else {
+            2.0
+        };
+        let bytes = if options.contains("interpreter") { 8 } else { 256 };
+        correct_run(
+            &format!("{options} --confidential --bytes {bytes}KiB --iterations 2"),
+            workers,
+            f64::from(bytes) * 256.0,
+        );
+    }
+    let (code, lines) = run("testbed run --confidential --mode wide");
+    assert_eq!(code, Some(2), "{lines:?}");
+    assert!(lines.last().unwrap().to_string().contains("modulo 2^32"), "{lines:?}");
+}
+
 #[test]
 fn raw_packets_in_network_namespaces() {
     if !namespace::available() {
@@ -135,6 +163,12 @@ fn bmv2_switches_have_the_same_results() {
     assert!(number(&summary, "retransmitted") > 0.0, "{summary}");
     let summary = correct_run(&format!("{one} --workers 4 --levels 2 --io grpc"), 4.0, 3000.0);
     assert!(of(&summary, 1, "up") > 0.0 && of(&summary, 0, "results") > 0.0, "{summary}");
+    for mode in ["bfp16", "bfp32", "i32"] {
+        let confidential =
+            format!("--switch bmv2 --mode {mode} --elements 3000 --iterations 1 --loss 0.01 --confidential");
+        correct_run(&format!("{confidential} --workers 4 --io grpc"), 4.0, 3000.0);
+    }
+    correct_run(&format!("{one} --workers 4 --levels 2 --io grpc --confidential"), 4.0, 3000.0);
     // Interfaces if this machine permits them, else what needs no privilege.
     correct_run("--switch bmv2 --mode bfp32 --elements 2000 --iterations 1 --workers 2", 2.0, 2000.0);
     correct_run(
