@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
-use netfold::{Builder, Communicator, Mode};
+use netfold::{Builder, Communicator, GroupKey, Mode};
 
 use crate::communicator::netfold_comm;
 use crate::exchange::{CallerExchange, Gather, ip_towards};
@@ -241,6 +241,28 @@ pub unsafe extern "C" fn netfold_builder_set_tolerance(
     let tolerance = parse_tolerance(tolerance, rescale, without_stragglers);
     // SAFETY: by this function's contract.
     unsafe { edit(builder, |_, builder| Ok(builder.tolerance(tolerance?))) }
+}
+
+/// Makes the job confidential: switches, and observers of the network, see masked lanes only. `file` holds the group key as 64
+/// hexadecimal digits (`netfold group-key` creates one), the same on all ranks, and must not be accessible to other users. It is read now.
+/// Needs a rendezvous or an exchange, the mode i32, bfp32 or bfp16, and no tolerance. Ranks with another key are
+/// NETFOLD_RESULT_MISMATCH at netfold_builder_connect, with the first of them as netfold_last_error_peer.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `file` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_confidential(
+    builder: *mut netfold_builder,
+    file: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe {
+        edit(builder, |_, builder| {
+            let key = GroupKey::from_file(text(file, "file")?).map_err(netfold::Error::from)?;
+            Ok(builder.confidential(key))
+        })
+    }
 }
 
 /// Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.

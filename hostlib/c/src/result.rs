@@ -125,7 +125,7 @@ impl From<Error> for Failure {
             "io" | "thread" | "shared_memory" => netfold_result::Io,
             "unsupported" => netfold_result::Unsupported,
             "length" => netfold_result::Length,
-            "mismatch" | "differs" => netfold_result::Mismatch,
+            "mismatch" | "differs" | "group_key" => netfold_result::Mismatch,
             "peer_lost" => netfold_result::PeerLost,
             "switch_lost" => netfold_result::SwitchLost,
             "stalled" | "stale" | "rejected" | "aborted" => netfold_result::Aborted,

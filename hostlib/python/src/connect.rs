@@ -1,11 +1,12 @@
 //! The options of a communicator.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use netfold::quantize::Rounding;
-use netfold::{Builder, Communicator, Exchange, ExchangeError, Mode, Tolerance};
+use netfold::{Builder, Communicator, Exchange, ExchangeError, GroupKey, Mode, Tolerance};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -28,6 +29,7 @@ pub(crate) struct Options {
     tolerance: Option<f64>,
     rescale: Option<bool>,
     without_stragglers: bool,
+    confidential: Option<PathBuf>,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -47,15 +49,18 @@ impl Options {
         self.rescale.unwrap_or(true)
     }
 
-    /// A builder with the rank, the world size and the tolerance.
+    /// A builder with the rank, the world size, the tolerance and the group key.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
-        let builder = Communicator::builder().rank(self.rank).world_size(self.world);
-        Ok(match self.tolerance {
-            Some(part) => {
-                builder.tolerance(parse_tolerance(py, part, self.rescales(), self.without_stragglers)?)
-            }
-            None => builder,
-        })
+        let mut builder = Communicator::builder().rank(self.rank).world_size(self.world);
+        if let Some(part) = self.tolerance {
+            let tolerance = parse_tolerance(py, part, self.rescales(), self.without_stragglers)?;
+            builder = builder.tolerance(tolerance);
+        }
+        if let Some(file) = &self.confidential {
+            let key = GroupKey::from_file(file).map_err(|error| errors::from_library(py, &error.into()))?;
+            builder = builder.confidential(key);
+        }
+        Ok(builder)
     }
 
     pub(crate) fn without_stragglers(&self) -> bool {
@@ -80,6 +85,7 @@ impl Options {
             tolerance: None,
             rescale: None,
             without_stragglers: false,
+            confidential: None,
             slots: None,
             classes: None,
             exchange: None,
@@ -112,6 +118,7 @@ impl Options {
                 "tolerance" => options.tolerance = Some(value.extract()?),
                 "rescale" => options.rescale = Some(value.extract()?),
                 "without_stragglers" => options.without_stragglers = value.extract()?,
+                "confidential" => options.confidential = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),

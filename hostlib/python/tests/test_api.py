@@ -413,3 +413,38 @@ def test_tolerances_that_cannot_be_are_refused(ranks, tolerance):
             comm.all_reduce(numpy.ones(4, numpy.float32), tolerance=tolerance)
 
     ranks(1, body)
+
+
+def key_file(folder, name, byte):
+    path = folder / name
+    path.write_text(f"{byte:02x}" * 32 + "\n")
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_confidential_results_are_those_of_a_plain_job(ranks, tmp_path):
+    inputs = [numpy.random.default_rng(rank).standard_normal(10_000).astype(numpy.float32) for rank in range(3)]
+
+    def body(comm):
+        return comm.all_reduce(inputs[comm.rank].copy()), comm.all_gather(inputs[comm.rank])
+
+    plain = ranks(3, body, mode="bfp16")
+    confidential = ranks(3, body, mode="bfp16", confidential=key_file(tmp_path, "job.key", 7))
+    for one, other in zip(plain, confidential):
+        assert [part.tobytes() for part in one] == [part.tobytes() for part in other]
+
+
+def test_group_keys_that_cannot_be_used_are_refused(tmp_path):
+    path = key_file(tmp_path, "job.key", 7)
+    at = {"switch": "127.0.0.1:1", "rendezvous": "127.0.0.1:0"}
+    with pytest.raises(netfold.ArgumentError, match="modulo"):
+        netfold.Communicator(0, 1, confidential=path, mode="wide", **at)
+    with pytest.raises(netfold.ArgumentError, match="rendezvous"):
+        netfold.Communicator(0, 1, confidential=path, switch="127.0.0.1:1")
+    with pytest.raises(netfold.ArgumentError, match="tolerance"):
+        netfold.Communicator(0, 1, confidential=path, tolerance=0.1, **at)
+    (tmp_path / "job.key").chmod(0o644)
+    with pytest.raises(netfold.ArgumentError, match="chmod 600"):
+        netfold.Communicator(0, 1, confidential=path, **at)
+    with pytest.raises(netfold.ArgumentError, match="absent.key"):
+        netfold.Communicator(0, 1, confidential=str(tmp_path / "absent.key"), **at)

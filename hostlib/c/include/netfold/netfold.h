@@ -465,6 +465,17 @@ netfold_result netfold_builder_set_tolerance(netfold_builder *builder,
                                              bool without_stragglers);
 
 /**
+ * Makes the job confidential: switches, and observers of the network, see masked lanes only. `file` holds the group key as 64
+ * hexadecimal digits (`netfold group-key` creates one), the same on all ranks, and must not be accessible to other users. It is read now.
+ * Needs a rendezvous or an exchange, the mode i32, bfp32 or bfp16, and no tolerance. Ranks with another key are
+ * NETFOLD_RESULT_MISMATCH at netfold_builder_connect, with the first of them as netfold_last_error_peer.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `file` is null or a C string.
+ */
+netfold_result netfold_builder_set_confidential(netfold_builder *builder,
+                                                const char *file);
+
+/**
  * Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.

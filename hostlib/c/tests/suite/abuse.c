@@ -49,6 +49,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_slots(NULL, 64), NULL_POINTER);
     IS(netfold_builder_set_classes(NULL, 2), NULL_POINTER);
     IS(netfold_builder_set_tolerance(NULL, 0.01, true, false), NULL_POINTER);
+    IS(netfold_builder_set_confidential(NULL, "job.key"), NULL_POINTER);
     IS(netfold_builder_set_switch(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_rendezvous(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_exchange(NULL, NULL, NULL), NULL_POINTER);
@@ -124,7 +125,7 @@ static void bad_values(void)
     netfold_comm *comm = NULL;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    for (int which = 0; which < 15; which++) {
+    for (int which = 0; which < 16; which++) {
         netfold_result result = NETFOLD_RESULT_OK, connected = NETFOLD_RESULT_ARGUMENT;
         OK(netfold_builder_new(&builder));
         OK(netfold_builder_set_rank(builder, which == 8 ? 2 : 0));
@@ -149,9 +150,10 @@ static void bad_values(void)
             OK(netfold_builder_set_mode(builder, NETFOLD_MODE_HALF));
             break;
         case 14: result = netfold_builder_set_tolerance(builder, 1.01, true, false); break;
+        case 15: result = netfold_builder_set_confidential(builder, "/proc/no.key"); break;
         default: OK(netfold_builder_set_switch(builder, "127.0.0.1:9")); break;
         }
-        CHECK(which == 12 || which == 14 ? result == NETFOLD_RESULT_ARGUMENT : true);
+        CHECK(which == 12 || which >= 14 ? result == NETFOLD_RESULT_ARGUMENT : true);
         CHECK(which >= 6 || result == (which == 5 ? NETFOLD_RESULT_ADDRESS : NETFOLD_RESULT_ARGUMENT));
         result = netfold_builder_connect(builder, &comm);
         if (result != connected)

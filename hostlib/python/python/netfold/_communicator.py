@@ -55,6 +55,7 @@ class Communicator:
         tolerance: Optional[float] = None,
         rescale: bool = True,
         without_stragglers: bool = False,
+        confidential: Optional[str] = None,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -82,6 +83,10 @@ class Communicator:
         ``without_stragglers=True`` sums are also completed without stragglers' contributions; ``Work.report()`` has how many chunks lack
         any (``partial``), and this rank's
         (``left_out``); with a ``residual`` what was missing is added in a later step (then give ``rescale=False``).
+
+        ``confidential`` makes the job confidential: switches, and observers of the network, see masked lanes only. It is the file of the
+        group key (64 hexadecimal digits; ``netfold group-key`` creates one), the same on all ranks, to which other users must not have access.
+        Needs a ``rendezvous`` or an ``exchange``, ``mode`` ``bfp32``, ``bfp16`` or ``i32``, and no ``tolerance``.
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
         of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
@@ -114,6 +119,7 @@ class Communicator:
             tolerance=tolerance,
             rescale=rescale,
             without_stragglers=without_stragglers,
+            confidential=confidential,
             slots=slots,
             classes=classes,
             exchange=exchange,

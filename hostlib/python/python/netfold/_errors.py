@@ -78,6 +78,7 @@ _CLASSES = {
     "connect": Unreachable,
     "differs": Mismatch,
     "forked": Forked,
+    "group_key": Mismatch,
     "interrupted": Closed,
     "join_timeout": Timeout,
     "length": ArgumentError,

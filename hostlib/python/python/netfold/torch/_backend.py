@@ -56,7 +56,8 @@ class NetfoldGroup(Base):
         # A work object must not be collected while torch waits for its future.
         self._pending: Deque[NetfoldWork] = collections.deque()
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
-        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
+        gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
+        self._gloo: Any = gloo if self._options.confidential is None else _NoDataInClear(gloo)
         self._communicator: Optional[Communicator]
         self._why = "one rank"
         self._communicator = None
@@ -247,6 +248,27 @@ class NetfoldGroup(Base):
                 return
 
     _set_default_timeout = set_timeout
+
+
+class _NoDataInClear:
+    """The gloo group of a confidential group: refuses everything that would send tensors, which gloo does in clear."""
+
+    _WITHOUT_DATA = ("barrier", "abort", "shutdown", "set_timeout", "_set_default_timeout")
+
+    def __init__(self, gloo: Any) -> None:
+        self._gloo = gloo
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._WITHOUT_DATA:
+            return getattr(self._gloo, name)
+
+        def refuse(*arguments: Any, **named: Any) -> Any:
+            raise ArgumentError(
+                f"a confidential group cannot do {name}: gloo would send the tensor in clear; use a group without the option for what is no secret",
+                "unsupported",
+            )
+
+        return refuse
 
 
 class _Done(dist.Work if hasattr(dist, "Work") else object):  # type: ignore[misc]

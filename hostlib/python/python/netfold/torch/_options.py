@@ -39,6 +39,9 @@ class Options:
     rescale: Optional[bool] = None
     #: Whether sums are also completed without stragglers' contributions (``NETFOLD_WITHOUT_STRAGGLERS``). Default no.
     without_stragglers: Optional[bool] = None
+    #: File of the group key that makes the group confidential (``NETFOLD_CONFIDENTIAL``): switches see masked lanes only. A group that cannot be
+    #: confidential is an error, and never left to gloo. Default: not confidential.
+    confidential: Optional[str] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
     #: Slots of the switch to request (``NETFOLD_SLOTS``).
@@ -100,6 +103,7 @@ class Options:
             tolerance=tolerance,
             rescale=rescale,
             without_stragglers=without_stragglers,
+            confidential=text(self.confidential, "NETFOLD_CONFIDENTIAL"),
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,

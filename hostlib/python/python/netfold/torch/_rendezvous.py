@@ -101,6 +101,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             tolerance=options.tolerance,
             rescale=options.rescale is not False,
             without_stragglers=bool(options.without_stragglers),
+            confidential=options.confidential,
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,
@@ -113,7 +114,8 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
         # An invalid option is an error on all ranks, whatever may be done without a switch.
         if isinstance(error, ArgumentError):
             verdict = f"?{error}"
-        elif options.fall_back is False:
+        elif options.fall_back is False or options.confidential is not None:
+            # gloo would send tensors in clear.
             verdict = f"!{error.kind}: {error}"
         else:
             verdict = f"{error.kind}: {error}"
@@ -125,7 +127,9 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
     if communicator is not None:
         communicator.abort()
         communicator.close()
-    first, why = next(((index, text) for index, text in bad if text.startswith("?")), bad[0])
+    # What must not be left to gloo on one rank is not on any.
+    order = {"?": 0, "!": 1}
+    first, why = min(bad, key=lambda verdict: order.get(verdict[1][0], 2))
     if why.startswith("?"):
         raise ArgumentError(f"netfold on rank {first}: {why[1:]}", "argument")
     if why.startswith("!"):
