@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use netfold::{Builder, Error, GroupKey, Mode, ReduceOp, Tolerance};
@@ -11,10 +10,8 @@ use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::vacant_address;
 use netfold_testkit::job::{CheckedSum, on_all_ranks};
 use netfold_wire::{Kind, Packet, header};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
-use super::losses::work_until;
+use super::losses::expect_rejoin;
 use super::test_controller::TestController;
 use super::trees::{everything, switches};
 use super::{builder, linked_job};
@@ -91,47 +88,10 @@ fn results_are_right_at_a_lossy_switch() {
     }
 }
 
-/// A new attachment has a new key: what was under way when the switch was lost, and what comes later, is right.
+/// What was under way when the switch was lost, and what comes later under another attachment's key, is right.
 #[test]
-fn ranks_that_lost_their_switch_rejoin_with_a_new_key() {
-    for seed in 0..6u64 {
-        println!("seed {seed}");
-        let delay = Duration::from_micros(StdRng::seed_from_u64(seed).random_range(0..60_000));
-        let start = || EmbeddedSwitch::builder().start().unwrap();
-        let (first, second) = (start(), start());
-        let controller = TestController::start(vec![first.control()], GRACE, None);
-        let failing = Mutex::new(Some(first));
-        let build = |builder: Builder| builder.confidential(key());
-        let done = linked_job(3, controller.address(), build, |comm| {
-            comm.barrier().unwrap();
-            let (wrong, count) = thread::scope(|scope| {
-                if comm.rank() == 0 {
-                    scope.spawn(|| {
-                        thread::sleep(delay);
-                        controller.set_switch(0, second.control());
-                        if seed % 2 == 0 {
-                            controller.lose(0, "the switch is drained");
-                        } else {
-                            drop(failing.lock().unwrap().take());
-                        }
-                    });
-                }
-                work_until(&comm, || comm.stats().control.rejoined == 1)
-            });
-            assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
-            let before = comm.stats().worker.results;
-            let sum = CheckedSum { world: 3, elements: 5000, operation: 1 };
-            let mut tensor = sum.contribution(comm.rank());
-            comm.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-            sum.verify(comm.rank(), &tensor);
-            assert!(comm.stats().worker.results > before, "over the switch");
-            comm.leave().unwrap();
-            (wrong, count)
-        });
-        println!("after {delay:?}: {done:?} wrong elements and operations");
-        assert!(done.iter().all(|(wrong, _)| *wrong == 0), "{done:?}");
-        assert!(second.counters().unwrap().results > 0);
-    }
+fn ranks_that_lost_their_switch_rejoin() {
+    expect_rejoin(6, |builder| builder.confidential(key()));
 }
 
 /// The lanes of the packets that a switch receives from ranks with all-zero tensors.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netfold::{Communicator, Network, ReduceOp};
+use netfold::{Builder, Communicator, Network, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -45,50 +45,52 @@ pub(crate) fn work_until(comm: &Communicator, over: impl Fn() -> bool) -> (usize
 
 #[test]
 fn ranks_that_lost_their_switch_rejoin_and_use_it_again() {
-    for seed in 0..10u64 {
+    expect_rejoin(10, |builder| builder);
+}
+
+/// Jobs, each built by `build`, lose their switch at times that follow from as many seeds, and rejoin another one: no operation is lost and no
+/// element wrong.
+pub(super) fn expect_rejoin(seeds: u64, build: impl Fn(Builder) -> Builder + Sync) {
+    for seed in 0..seeds {
         println!("seed {seed}");
         let delay = Duration::from_micros(StdRng::seed_from_u64(seed).random_range(0..60_000));
         let (first, second) = (start(), start());
         let controller = TestController::start(vec![first.control()], GRACE, None);
         let failing = Mutex::new(Some(first));
-        let done = linked_job(
-            3,
-            controller.address(),
-            |builder| builder,
-            |comm| {
-                comm.barrier().unwrap();
-                let (wrong, count) = thread::scope(|scope| {
-                    if comm.rank() == 0 {
-                        scope.spawn(|| {
-                            thread::sleep(delay);
-                            controller.set_switch(0, second.control());
-                            if seed % 2 == 0 {
-                                controller.lose(0, "the switch is drained");
-                            } else {
-                                drop(failing.lock().unwrap().take());
-                            }
-                        });
-                    }
-                    let results = Cell::new(0);
-                    work_until(&comm, || {
-                        let now = comm.stats().worker.results;
-                        assert!(now >= results.replace(now), "counters never decrease");
-                        comm.stats().control.rejoined == 1
-                    })
-                });
-                let control = comm.stats().control;
-                assert_eq!((control.switches_lost, control.rejoined), (1, 1));
-                assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
-                let before = comm.stats().worker.results;
-                let mut sum = tensor(comm.rank(), 1, 5000);
-                comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-                assert!(comm.stats().worker.results > before, "over the switch");
-                comm.leave().unwrap();
-                (wrong, count)
-            },
-        );
+        let done = linked_job(3, controller.address(), &build, |comm| {
+            comm.barrier().unwrap();
+            let (found, count) = thread::scope(|scope| {
+                if comm.rank() == 0 {
+                    scope.spawn(|| {
+                        thread::sleep(delay);
+                        controller.set_switch(0, second.control());
+                        if seed % 2 == 0 {
+                            controller.lose(0, "the switch is drained");
+                        } else {
+                            drop(failing.lock().unwrap().take());
+                        }
+                    });
+                }
+                let results = Cell::new(0);
+                work_until(&comm, || {
+                    let now = comm.stats().worker.results;
+                    assert!(now >= results.replace(now), "counters never decrease");
+                    comm.stats().control.rejoined == 1
+                })
+            });
+            let control = comm.stats().control;
+            assert_eq!((control.switches_lost, control.rejoined), (1, 1));
+            assert_eq!((comm.path().name(), comm.path().lost), ("switch", vec![]));
+            let before = comm.stats().worker.results;
+            let mut sum = tensor(comm.rank(), 1, 5000);
+            comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+            assert_eq!(wrong(&sum, 3, 1), 0);
+            assert!(comm.stats().worker.results > before, "over the switch");
+            comm.leave().unwrap();
+            (found, count)
+        });
         println!("after {delay:?}: {done:?} wrong elements and operations");
-        assert!(done.iter().all(|(wrong, _)| *wrong == 0), "{done:?}");
+        assert!(done.iter().all(|(found, _)| *found == 0), "{done:?}");
         assert!(second.counters().unwrap().results > 0);
     }
 }
