@@ -39,6 +39,17 @@ static bool mode(int32_t *value)
     return false;
 }
 
+/* Whether no confidential job is asked for: there is none, since MPI sends in clear what is left to it. */
+static bool in_clear(void)
+{
+    const char *text = getenv("NETFOLD_CONFIDENTIAL");
+    if (text == NULL || *text == '\0')
+        return true;
+    fprintf(stderr, "netfold: NETFOLD_CONFIDENTIAL is set, and there are no confidential jobs here, since MPI sends in clear; "
+                    "all calls are left to MPI\n");
+    return false;
+}
+
 static void read_settings(struct shim_settings *settings)
 {
     uint64_t on, verbose, shared_memory, join_s, stall_s;
@@ -47,7 +58,7 @@ static void read_settings(struct shim_settings *settings)
                    number("NETFOLD_MPI_MIN_BYTES", 4096, &settings->min_bytes) &&
                    number("NETFOLD_SHARED_MEMORY", 1, &shared_memory) && number("NETFOLD_SLOTS", 0, &settings->slots) &&
                    number("NETFOLD_JOIN_TIMEOUT", 60, &join_s) &&
-                   number("NETFOLD_STALL_TIMEOUT", 24 * 3600, &stall_s) && mode(&settings->mode) && on != 0;
+                   number("NETFOLD_STALL_TIMEOUT", 24 * 3600, &stall_s) && mode(&settings->mode) && on != 0 && in_clear();
     if (!settings->on)
         return;
     settings->verbose = (int32_t)(verbose > 2 ? 2 : verbose);

@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// # Errors
     ///
-    /// A message for an invalid value.
+    /// A message for an invalid value, and where a confidential job is asked for: there is none.
     pub(crate) fn from_environment() -> Result<Self, String> {
         Self::read(|name| std::env::var(name).ok())
     }
@@ -40,6 +40,11 @@ impl Settings {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| format!("{name}={text} is not a number")),
         };
+        if text("NETFOLD_CONFIDENTIAL").is_some() {
+            return Err("NETFOLD_CONFIDENTIAL is set, and there are no confidential jobs here: NCCL sends most data by itself, in clear. \
+                        Unset it to use the plugin"
+                .into());
+        }
         let require_switch = match text("NETFOLD_NCCL_REQUIRE_SWITCH").as_deref() {
             None | Some("1") => true,
             Some("0") => false,
@@ -105,5 +110,7 @@ mod tests {
         assert!(read(&[("NETFOLD_MODE", "fast")]).unwrap_err().contains("NETFOLD_MODE"));
         assert!(read(&[("NETFOLD_NCCL_MIN_RANKS", "x")]).unwrap_err().contains("NETFOLD_NCCL_MIN_RANKS=x"));
         assert!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "yes")]).is_err());
+        let confidential = read(&[("NETFOLD_CONTROLLER", "tor:1"), ("NETFOLD_CONFIDENTIAL", "job.key")]);
+        assert!(confidential.unwrap_err().contains("in clear"));
     }
 }

@@ -178,6 +178,10 @@ fn mpi_does_all_calls_where_netfold_is_unavailable() {
     assert_eq!(checksums(&invalid), checksums(&plain));
     assert!(invalid.contains("NETFOLD_MODE=fast is not a mode"), "{invalid}");
 
+    let confidential = job().shim(&[("NETFOLD_CONFIDENTIAL", "job.key")]).run();
+    assert_eq!(checksums(&confidential), checksums(&plain));
+    assert_eq!(confidential.matches("no confidential jobs here").count(), 1, "{confidential}");
+
     // A control port without a listener.
     let switch = EmbeddedSwitch::builder().start().unwrap();
     let gone = job().switch(&switch, PAIRS);
