@@ -85,6 +85,13 @@ pub(crate) enum CliError {
     /// A result is wrong.
     #[error("{wrong} elements of the results are wrong; this is a bug, please report it")]
     Wrong { wrong: u64 },
+    /// Results are wrong where lanes were corrupted on purpose.
+    #[cfg(feature = "testbed")]
+    #[error(
+        "{wrong} elements of the results are wrong, which the fault `undetected` causes: what passes the UDP checksum is \
+         not detected; `corrupt` is corruption that it shows"
+    )]
+    Corrupted { wrong: u64 },
     #[cfg(feature = "testbed")]
     /// Expectations of a script were not met. They have been printed.
     #[error("{failed} expectations were not met")]
@@ -196,6 +203,8 @@ impl CliError {
             Self::Star(_) | Self::Peer(_) => "bench",
             Self::Fold(_) => "bug",
             Self::Wrong { .. } => "wrong",
+            #[cfg(feature = "testbed")]
+            Self::Corrupted { .. } => "wrong",
             #[cfg(feature = "testbed")]
             Self::Unmet { .. } => "unmet",
             Self::Admission(_) | Self::IoBench(_) => "bench",

@@ -48,6 +48,8 @@ mod tests {
             (CliError::Output(pipe), Exit::Success),
             (CliError::SwitchPanicked, Exit::Failure),
             (CliError::Wrong { wrong: 1 }, Exit::Failure),
+            #[cfg(feature = "testbed")]
+            (CliError::Corrupted { wrong: 1 }, Exit::Failure),
             (CliError::Disagrees, Exit::Failure),
         ]
     }

@@ -9,5 +9,5 @@ mod line;
 mod middleware;
 
 pub use config::{FaultConfig, FaultParseError, Faults};
-pub use line::{FaultCounters, FaultLine, Offered, checksum};
+pub use line::{FaultCounters, FaultLine, Offered};
 pub use middleware::Faulty;

@@ -27,6 +27,17 @@ pub(crate) struct Executable {
     program: PathBuf,
 }
 
+/// Those that take minutes, the longest first: where no times are known, the last of them must not begin when all others have ended.
+const LONGEST: &[&str] = &[
+    "netfold-python pytest",
+    "netfold-cli command",
+    "netfold-lab suite",
+    "netfold-p4 suite",
+    "netfold-simulate suite",
+    "netfold-io conformance",
+    "netfold-c suite",
+];
+
 /// What became of an executable.
 pub(crate) struct Finished {
     pub(crate) name: String,
@@ -113,10 +124,13 @@ pub(crate) fn run(
 fn in_order(mut executables: Vec<Executable>, times: &BTreeMap<String, f64>) -> VecDeque<Executable> {
     let seconds = |executable: &Executable| times.get(&executable.name).copied().unwrap_or(f64::INFINITY);
     executables.sort_by(|one, other| {
-        // Where nothing is known, integration tests before unit tests.
+        // Where nothing is known, those that take minutes, then integration tests before unit tests.
+        let long = |executable: &Executable| LONGEST.iter().position(|name| *name == executable.name);
+        let rank = |executable: &Executable| long(executable).unwrap_or(LONGEST.len());
         let unit = |executable: &Executable| executable.name.ends_with(" unit tests");
         seconds(other)
             .total_cmp(&seconds(one))
+            .then(rank(one).cmp(&rank(other)))
             .then(unit(one).cmp(&unit(other)))
             .then(one.name.cmp(&other.name))
     });
@@ -182,5 +196,9 @@ mod tests {
         let times = BTreeMap::from([("a suite".into(), 1.0), ("b suite".into(), 2.0)]);
         let order: Vec<_> = in_order(all, &times).into_iter().map(|executable| executable.name).collect();
         assert_eq!(order, ["d suite", "c unit tests", "b suite", "a suite"]);
+        let all = ["a unit tests", "b suite", "netfold-lab suite", "netfold-python pytest"].map(executable);
+        let order: Vec<_> =
+            in_order(all.to_vec(), &BTreeMap::new()).into_iter().map(|executable| executable.name).collect();
+        assert_eq!(order, ["netfold-python pytest", "netfold-lab suite", "b suite", "a unit tests"]);
     }
 }

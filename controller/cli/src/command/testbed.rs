@@ -83,6 +83,7 @@ struct RunOptions {
     #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
     loss: f64,
     /// Faults of every link, in each direction, as in loss=0.01,duplicate=0.01,reorder=0.01,corrupt=0.001,delay=1ms..2ms.
+    /// Corrupted packets are dropped, as UDP checksums show it; undetected=0.001 delivers them, and results can be wrong.
     #[arg(long, conflicts_with = "loss", value_parser = faults)]
     faults: Option<Faults>,
     /// Seed of tensors and faults.
@@ -252,7 +253,13 @@ impl RunOptions {
         bar.finish_and_clear();
         let outcome = run.finish()?;
         show(output, &outcome, checked, wrong, seconds)?;
-        if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
+        match wrong {
+            0 => Ok(()),
+            _ if self.faults.is_some_and(|faults| faults.undetected > 0.0) => {
+                Err(CliError::Corrupted { wrong })
+            }
+            _ => Err(CliError::Wrong { wrong }),
+        }
     }
 
     fn config(&self) -> Result<RunConfig, CliError> {
@@ -264,6 +271,10 @@ impl RunOptions {
             return Err(CliError::Usage(
                 "a tensor has 1 to 2^30 elements: change --bytes or --elements".into(),
             ));
+        }
+        if bmv2 && self.faults.is_some_and(|faults| faults.undetected > 0.0) {
+            let message = "links between bmv2 switches cannot corrupt packets undetected: leave `undetected` out of --faults";
+            return Err(CliError::Usage(message.into()));
         }
         let shape = Shape::regular(self.levels.into(), self.fan_out.into(), self.workers)
             .map_err(|error| CliError::Usage(format!("{error}: change --workers, --levels or --fan-out")))?;

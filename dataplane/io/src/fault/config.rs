@@ -17,8 +17,11 @@ pub struct Faults {
     pub reorder_distance: u32,
     /// Longest time that a datagram is held back for the sake of reordering, when too few follow it.
     pub reorder_hold: Duration,
-    /// Probability that bits of a datagram flip. Most such datagrams fail the UDP checksum and are dropped.
+    /// Probability that a datagram is corrupted, which its UDP checksum shows: it is dropped.
     pub corrupt: f64,
+    /// Probability that a datagram is corrupted in a way that its UDP checksum does not show: it is delivered with two bits
+    /// changed. Results can then be wrong.
+    pub undetected: f64,
     /// Shortest delay of every datagram.
     pub delay_min: Duration,
     /// Longest delay; each is drawn evenly between the two.
@@ -34,6 +37,7 @@ impl Default for Faults {
             reorder_distance: 8,
             reorder_hold: Duration::from_millis(2),
             corrupt: 0.0,
+            undetected: 0.0,
             delay_min: Duration::ZERO,
             delay_max: Duration::ZERO,
         }
@@ -48,6 +52,7 @@ impl Faults {
             && self.duplicate <= 0.0
             && self.reorder <= 0.0
             && self.corrupt <= 0.0
+            && self.undetected <= 0.0
             && self.delay_max.is_zero()
     }
 }
@@ -55,7 +60,7 @@ impl Faults {
 /// Faults of both directions, and the seed from which all of them follow.
 ///
 /// On a command line: `loss=0.02,duplicate=0.01,delay=1ms..5ms,seed=7`. Keys are `loss`, `duplicate`, `reorder`,
-/// `corrupt` (probabilities), `distance` (datagrams), `hold` (duration), `delay` (a duration, or two with `..`
+/// `corrupt`, `undetected` (probabilities), `distance` (datagrams), `hold` (duration), `delay` (a duration, or two with `..`
 /// between) and `seed`. A key with `rx.` or `tx.` in front speaks of what is received or sent only; without, of both.
 /// Later keys override earlier ones. Durations are whole numbers with `ns`, `us`, `ms` or `s`. [`Display`](fmt::Display)
 /// writes the same form.
@@ -87,8 +92,8 @@ pub enum FaultParseError {
     Form(String),
     /// No such key.
     #[error(
-        "unknown fault `{0}`; use loss, duplicate, reorder, corrupt, distance, hold, delay (each also with rx. or \
-         tx. in front) or seed"
+        "unknown fault `{0}`; use loss, duplicate, reorder, corrupt, undetected, distance, hold, delay (each also \
+         with rx. or tx. in front) or seed"
     )]
     Key(String),
     /// A probability is not a number from 0 to 1.
@@ -132,6 +137,7 @@ impl Faults {
             "duplicate" => self.duplicate = probability(value)?,
             "reorder" => self.reorder = probability(value)?,
             "corrupt" => self.corrupt = probability(value)?,
+            "undetected" => self.undetected = probability(value)?,
             "distance" => {
                 let distance = value.parse().ok().filter(|distance| (1..=1 << 16).contains(distance));
                 self.reorder_distance = distance.ok_or_else(|| FaultParseError::Number(value.to_owned()))?;
@@ -156,6 +162,7 @@ impl Faults {
             ("duplicate", self.duplicate),
             ("reorder", self.reorder),
             ("corrupt", self.corrupt),
+            ("undetected", self.undetected),
         ] {
             if value > 0.0 {
                 write!(f, ",{prefix}{key}={value}")?;
@@ -217,8 +224,12 @@ mod tests {
         assert!(config.tx.delay_max.is_zero());
         assert_eq!((config.tx.reorder_distance, config.tx.reorder_hold), (4, Duration::from_micros(3)));
         assert_eq!(config.to_string().parse(), Ok(config));
-        let config: FaultConfig = "duplicate=0.25,reorder=1,corrupt=0.125,delay=7ns".parse().unwrap();
-        assert_eq!(config.to_string(), "seed=0,duplicate=0.25,reorder=1,corrupt=0.125,delay=7ns..7ns");
+        let config: FaultConfig =
+            "duplicate=0.25,reorder=1,corrupt=0.125,undetected=0.5,delay=7ns".parse().unwrap();
+        assert_eq!(
+            config.to_string(),
+            "seed=0,duplicate=0.25,reorder=1,corrupt=0.125,undetected=0.5,delay=7ns..7ns"
+        );
         assert_eq!("".parse(), Ok(FaultConfig::default()));
         assert!(FaultConfig::default().rx.is_none() && !config.rx.is_none());
     }

@@ -9,9 +9,6 @@ use rand::{RngExt, SeedableRng};
 
 use super::Faults;
 
-/// Most bits that flip in one corrupted datagram.
-const FLIPS_MAX: usize = 3;
-
 /// What faults were applied, in datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,10 +17,10 @@ pub struct FaultCounters {
     pub offered: u64,
     /// Lost.
     pub lost: u64,
-    /// Corrupted in a way that the UDP checksum shows, and so dropped.
-    pub corrupt_dropped: u64,
-    /// Corrupted in a way that the UDP checksum does not show, and delivered.
-    pub corrupt_delivered: u64,
+    /// Corrupted and dropped, because the UDP checksum shows it.
+    pub corrupt: u64,
+    /// Corrupted and delivered, because the UDP checksum does not show it.
+    pub undetected: u64,
     /// Copies made.
     pub duplicated: u64,
     /// Held back for reordering.
@@ -36,7 +33,7 @@ impl FaultCounters {
     /// Datagrams that never come out.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.lost + self.corrupt_dropped
+        self.lost + self.corrupt
     }
 }
 
@@ -151,15 +148,14 @@ impl<T: Copy> FaultLine<T> {
             return Offered::Taken;
         }
         self.passed += 1;
-        let mut corrupted = None;
         if self.occurs(self.faults.corrupt) {
+            self.counters.corrupt += 1;
+            return self.settle(now, Offered::Taken);
+        }
+        let mut corrupted = None;
+        if self.occurs(self.faults.undetected) {
             let slot = self.fill(tag, bytes);
-            if !self.corrupt(slot) {
-                self.free.push(slot);
-                self.counters.corrupt_dropped += 1;
-                return self.settle(now, Offered::Taken);
-            }
-            self.counters.corrupt_delivered += 1;
+            self.counters.undetected += u64::from(self.corrupt(slot));
             corrupted = Some(slot);
         }
         let copies = if self.occurs(self.faults.duplicate) { 2 } else { 1 };
@@ -327,37 +323,30 @@ impl<T: Copy> FaultLine<T> {
         slot
     }
 
-    /// Flips bits; whether the UDP checksum is blind to it. Damage to an empty datagram hits its headers, which shows.
+    /// Flips two bits, one up and one down, in the same column of two of the checksum's 16-bit words. Returns `false`, with
+    /// nothing changed, where all bits of the column that was drawn are equal.
     fn corrupt(&mut self, slot: usize) -> bool {
         let bytes = &mut self.slots[slot].bytes;
         if bytes.is_empty() {
             return false;
         }
-        let before = checksum(bytes);
-        let mut flipped = [usize::MAX; FLIPS_MAX];
-        for index in 0..self.rng.random_range(1..=FLIPS_MAX) {
-            let bit = self.rng.random_range(0..bytes.len() * 8);
-            if !flipped.contains(&bit) {
-                bytes[bit / 8] ^= 1 << (bit % 8);
-                flipped[index] = bit;
-            }
+        let first = self.rng.random_range(0..bytes.len());
+        let bit = 1 << self.rng.random_range(0..8);
+        let column = (first % 2..bytes.len()).step_by(2);
+        let mut opposite = column.filter(|&at| (bytes[at] ^ bytes[first]) & bit != 0);
+        let count = opposite.clone().count();
+        if count == 0 {
+            return false;
         }
-        checksum(bytes) == before
+        let Some(second) = opposite.nth(self.rng.random_range(0..count)) else { return false };
+        bytes[first] ^= bit;
+        bytes[second] ^= bit;
+        true
     }
 
     fn reclaim(&mut self) {
         self.free.extend(self.lent.take());
     }
-}
-
-/// The ones' complement sum of RFC 1071 over big-endian 16-bit words, an odd byte padded with zero. The two forms of
-/// zero are one: what else UDP sums up (addresses, ports) is never zero in total.
-#[must_use]
-pub fn checksum(bytes: &[u8]) -> u16 {
-    let (words, odd) = bytes.as_chunks::<2>();
-    let sum: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
-    let sum = sum + odd.first().map_or(0, |byte| u64::from(*byte) << 8);
-    (sum % 0xffff) as u16
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn loopback_and_middleware() {
     // Held packets keep their buffers; the last growth may be delayed, so a few are allowed.
     let (near, far) = star();
     let config: FaultConfig =
-        "loss=0.1,duplicate=0.1,reorder=0.1,corrupt=0.1,delay=0ns..1us,hold=10us,seed=5"
+        "loss=0.1,duplicate=0.1,reorder=0.1,corrupt=0.1,undetected=0.1,delay=0ns..1us,hold=10us,seed=5"
             .parse()
             .expect("faults");
     let count = allocations(Faulty::new(near, config), far);
