@@ -189,6 +189,17 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_exist() {
+        let metadata = crate::metadata::metadata().unwrap();
+        for name in LONGEST {
+            let (package, target) = name.split_once(' ').unwrap();
+            let packages = metadata["packages"].as_array().unwrap();
+            let package = packages.iter().find(|one| one["name"] == package).expect(name);
+            assert!(package["targets"].as_array().unwrap().iter().any(|one| one["name"] == target), "{name}");
+        }
+    }
+
+    #[test]
     fn the_longest_run_first_and_the_unknown_before_them() {
         let executable =
             |name: &str| Executable { name: name.into(), package: "/".into(), program: "/".into() };
