@@ -88,8 +88,8 @@ pub(crate) enum CliError {
     /// Results are wrong where lanes were corrupted on purpose.
     #[cfg(feature = "testbed")]
     #[error(
-        "{wrong} elements of the results are wrong, which the fault `undetected` causes: what passes the UDP checksum is \
-         not detected; `corrupt` is corruption that it shows"
+        "{wrong} elements of the results are wrong, which the fault `undetected` can cause: nothing detects what passes \
+         the UDP checksum; use `corrupt` for corruption that is detected"
     )]
     Corrupted { wrong: u64 },
     #[cfg(feature = "testbed")]

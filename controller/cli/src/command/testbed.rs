@@ -253,13 +253,12 @@ impl RunOptions {
         bar.finish_and_clear();
         let outcome = run.finish()?;
         show(output, &outcome, checked, wrong, seconds)?;
-        match wrong {
-            0 => Ok(()),
-            _ if self.faults.is_some_and(|faults| faults.undetected > 0.0) => {
-                Err(CliError::Corrupted { wrong })
-            }
-            _ => Err(CliError::Wrong { wrong }),
-        }
+        verdict(wrong, self.undetected())
+    }
+
+    /// Whether packets are delivered corrupted.
+    fn undetected(&self) -> bool {
+        self.faults.is_some_and(|faults| faults.undetected > 0.0)
     }
 
     fn config(&self) -> Result<RunConfig, CliError> {
@@ -272,7 +271,7 @@ impl RunOptions {
                 "a tensor has 1 to 2^30 elements: change --bytes or --elements".into(),
             ));
         }
-        if bmv2 && self.faults.is_some_and(|faults| faults.undetected > 0.0) {
+        if bmv2 && self.undetected() {
             let message = "links between bmv2 switches cannot corrupt packets undetected: leave `undetected` out of --faults";
             return Err(CliError::Usage(message.into()));
         }
@@ -293,6 +292,15 @@ impl RunOptions {
             congestion: self.congestion,
             confidential: self.confidential,
         })
+    }
+}
+
+/// What a run with that many wrong elements ends with, where packets were delivered corrupted or not.
+fn verdict(wrong: u64, undetected: bool) -> Result<(), CliError> {
+    match (wrong, undetected) {
+        (0, _) => Ok(()),
+        (_, true) => Err(CliError::Corrupted { wrong }),
+        (_, false) => Err(CliError::Wrong { wrong }),
     }
 }
 
@@ -399,5 +407,18 @@ impl From<RunError> for CliError {
             RunError::Worker { rank, source } => Self::Job { rank, source },
             error => Self::testbed("the testbed", error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_results_are_a_bug_unless_packets_were_delivered_corrupted() {
+        assert!(verdict(0, false).is_ok() && verdict(0, true).is_ok());
+        let message = |undetected| verdict(3, undetected).unwrap_err().to_string();
+        assert!(message(false).contains("3 elements") && message(false).contains("this is a bug"));
+        assert!(message(true).contains("3 elements") && message(true).contains("`undetected` can cause"));
     }
 }

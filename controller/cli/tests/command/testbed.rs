@@ -144,6 +144,7 @@ fn invalid_options_are_refused() {
         ("--payload 100", "256, 1408 or 8192"),
         ("--slots 3", "slots"),
         ("--faults tx.loss=0.1", "both ends"),
+        ("--switch bmv2 --faults undetected=0.1", "leave `undetected` out"),
     ] {
         let (code, lines) = run(&format!("testbed run {options}"));
         assert_eq!(code, Some(2), "{options}: {lines:?}");
