@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import random
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -90,13 +92,85 @@ class Outcome:
         return self.values[name]
 
 
-class Processes:
-    """Ranks of a scenario of ``torch_ranks.py``, or of a program with arguments, each a process."""
+class ForkedRank:
+    """A process that the fork server started, with the methods of ``subprocess.Popen`` that the tests use."""
 
-    def __init__(self, scenario: str, world: int, environment: Optional[Dict[str, str]] = None, program: str = "torch_ranks.py") -> None:
+    def __init__(self, server: "ForkServer", process: int) -> None:
+        self.server = server
+        self.pid = process
+        self.returncode: Optional[int] = None
+
+    def wait(self, timeout: float = LIMIT) -> int:
+        self.returncode = self.server.exit_code(self.pid, timeout)
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+class ForkServer:
+    """The process of ``fork_server.py``: started by the first test that needs it, and ended with this process."""
+
+    _running: Optional["ForkServer"] = None
+
+    @classmethod
+    def get(cls) -> "ForkServer":
+        if cls._running is None:
+            cls._running = cls()
+        return cls._running
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.codes: Dict[int, int] = {}
+        command = [sys.executable, "-u", str(HERE / "fork_server.py"), str(theirs.fileno())]
+        # OpenMP reads the number of its threads when torch is imported.
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.server = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        theirs.close()
+
+    def start(self, program: pathlib.Path, arguments: List[str], environment: Dict[str, str], output: Any) -> ForkedRank:
+        request = {"program": str(program), "arguments": arguments, "environment": environment}
+        socket.send_fds(self.socket, [json.dumps(request).encode()], [output.fileno()])
+        while True:
+            answer = self._receive(LIMIT)
+            if "code" not in answer:
+                return ForkedRank(self, answer["process"])
+
+    def exit_code(self, process: int, timeout: float) -> int:
+        """Waits for a process, at most so many seconds."""
+        deadline = time.monotonic() + timeout
+        while process not in self.codes:
+            self._receive(max(0.0, deadline - time.monotonic()))
+        return self.codes[process]
+
+    def _receive(self, timeout: float) -> Dict[str, int]:
+        if not select.select([self.socket], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("fork_server.py", timeout)
+        message = self.socket.recv(4096)
+        assert message, f"the fork server ended with {self.server.wait()}"
+        answer = json.loads(message)
+        if "code" in answer:
+            self.codes[answer["process"]] = answer["code"]
+        return answer
+
+
+class Processes:
+    """Ranks of a scenario of ``torch_ranks.py``, or of a program with arguments, each a process.
+
+    ``forked`` processes come from the fork server, where torch is already imported.
+    """
+
+    def __init__(
+        self,
+        scenario: str,
+        world: int,
+        environment: Optional[Dict[str, str]] = None,
+        program: str = "torch_ranks.py",
+        forked: bool = True,
+    ) -> None:
         port = str(free_port())
         self.files = []
-        self.processes = []
+        self.processes: List[Any] = []
         for rank in range(world):
             env = {
                 **os.environ,
@@ -114,6 +188,9 @@ class Processes:
             }
             output = tempfile.TemporaryFile("w+")
             self.files.append(output)
+            if forked:
+                self.processes.append(ForkServer.get().start(HERE / program, scenario.split(), env, output))
+                continue
             command = [sys.executable, "-u", str(HERE / program), *scenario.split()]
             self.processes.append(subprocess.Popen(command, env=env, stdout=output, stderr=subprocess.STDOUT))
 
