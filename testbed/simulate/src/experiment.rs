@@ -34,8 +34,10 @@ pub struct Experiment {
     pub seed: u64,
     /// From a seed to what came of it.
     pub run: fn(u64) -> Result<Report, ExperimentError>,
-    /// Whether that takes minutes.
+    /// Whether that takes long: tests make such a page again only in long runs.
     pub long: bool,
+    /// A row of its tables, which tests compare with the page in every run where the whole takes long.
+    pub row: Option<fn(u64) -> Result<Vec<String>, ExperimentError>>,
 }
 
 /// Median, minimum and maximum of as many values as there are seeds.
@@ -52,6 +54,7 @@ pub const ALL: &[Experiment] = &[
         seed: 1,
         run: sharing::run,
         long: false,
+        row: None,
     },
     Experiment {
         name: "ecmp",
@@ -59,6 +62,7 @@ pub const ALL: &[Experiment] = &[
         seed: 1,
         run: ecmp::run,
         long: false,
+        row: None,
     },
     Experiment {
         name: "interleave",
@@ -66,6 +70,7 @@ pub const ALL: &[Experiment] = &[
         seed: 1,
         run: interleave::run,
         long: false,
+        row: None,
     },
     Experiment {
         name: "incast",
@@ -73,20 +78,23 @@ pub const ALL: &[Experiment] = &[
         seed: 1,
         run: incast::run,
         long: false,
+        row: None,
     },
     Experiment {
         name: "loss",
         about: "what does one link that loses packets cost sums by a switch, and a ring?",
         seed: 1,
         run: loss::run,
-        long: false,
+        long: true,
+        row: Some(loss::row),
     },
     Experiment {
         name: "straggler",
         about: "what does a rank cost that delays some chunks, and closing slots without it?",
         seed: 1,
         run: straggler::run,
-        long: false,
+        long: true,
+        row: Some(straggler::row),
     },
     Experiment {
         name: "bounded",
@@ -94,6 +102,7 @@ pub const ALL: &[Experiment] = &[
         seed: 1,
         run: bounded::run,
         long: true,
+        row: None,
     },
 ];
 

@@ -88,6 +88,45 @@ fn run_of(times: &[Duration], retransmitted: f64) -> Run {
     Run { mean_ms, worst_ms: times.iter().copied().max().map_or(0.0, ms), retransmitted }
 }
 
+/// The five runs of a way at a loss.
+fn runs(way: Way, loss: f64, seed: u64) -> Result<Vec<Run>, ExperimentError> {
+    let run = |run| {
+        let seed = seed.wrapping_mul(1000) + run;
+        match way {
+            Way::Switch(percent, congestion) => by_switch(percent, congestion, loss, seed),
+            Way::Ring(bytes) => Ok(by_ring(bytes, loss, seed)),
+        }
+    };
+    (0..SEEDS).map(run).collect()
+}
+
+fn mean(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
+    runs.iter().map(of).sum::<f64>() / runs.len() as f64
+}
+
+/// The row of a way, whose runs without losses took `without` milliseconds a step.
+fn cells(name: &str, runs: &[Run], without: f64) -> Vec<String> {
+    let means = || runs.iter().map(|run| run.mean_ms);
+    let (least, most) = (means().fold(f64::MAX, f64::min), means().fold(0.0, f64::max));
+    let mean_ms = mean(runs, |run| run.mean_ms);
+    let worst_ms = runs.iter().map(|run| run.worst_ms).fold(0.0, f64::max);
+    vec![
+        name.into(),
+        format!("{mean_ms:.2} ms"),
+        format!("{least:.2} to {most:.2} ms"),
+        format!("{worst_ms:.2} ms"),
+        format!("{:.3}", mean_ms / without),
+        format!("{:.2} %", mean(runs, |run| run.retransmitted) * 100.0),
+    ]
+}
+
+/// The row of sums that may lack some contributions, where most packets are lost.
+pub(super) fn row(seed: u64) -> Result<Vec<String>, ExperimentError> {
+    let (name, way) = WAYS[3];
+    let without = mean(&runs(way, LOSSES[0], seed)?, |run| run.mean_ms);
+    Ok(cells(name, &runs(way, LOSSES[3], seed)?, without))
+}
+
 /// Every way at every loss, over seeds that follow from the given one.
 pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
@@ -98,30 +137,12 @@ pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
         let mut table = Table::new(&title, &head);
         let mut bars = Vec::new();
         for (number, (name, way)) in WAYS.into_iter().enumerate() {
-            let runs = (0..SEEDS).map(|run| {
-                let seed = seed.wrapping_mul(1000) + run;
-                match way {
-                    Way::Switch(percent, congestion) => by_switch(percent, congestion, loss, seed),
-                    Way::Ring(bytes) => Ok(by_ring(bytes, loss, seed)),
-                }
-            });
-            let runs = runs.collect::<Result<Vec<_>, _>>()?;
-            let mean = |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
-            let means = || runs.iter().map(|run| run.mean_ms);
-            let (least, most) = (means().fold(f64::MAX, f64::min), means().fold(0.0, f64::max));
-            let mean_ms = mean(|run| run.mean_ms);
+            let runs = runs(way, loss, seed)?;
+            let mean_ms = mean(&runs, |run| run.mean_ms);
             if loss == 0.0 {
                 without.push(mean_ms);
             }
-            let worst_ms = runs.iter().map(|run| run.worst_ms).fold(0.0, f64::max);
-            table.rows.push(vec![
-                name.into(),
-                format!("{mean_ms:.2} ms"),
-                format!("{least:.2} to {most:.2} ms"),
-                format!("{worst_ms:.2} ms"),
-                format!("{:.3}", mean_ms / without[number]),
-                format!("{:.2} %", mean(|run| run.retransmitted) * 100.0),
-            ]);
+            table.rows.push(cells(name, &runs, without[number]));
             bars.push((name.to_owned(), mean_ms));
         }
         groups.push((title, bars));

@@ -64,49 +64,80 @@ fn delay(seed: u64) -> Result<Duration, ExperimentError> {
     Ok(played(short)?.round_trip * ROUND_TRIPS)
 }
 
+/// A window, and a step with it that nothing disturbs.
+struct Window {
+    congestion: CongestionAlgorithm,
+    slots: u32,
+    undisturbed: StepReport,
+}
+
+impl Window {
+    fn new((congestion, slots): (CongestionAlgorithm, u32), seed: u64) -> Result<Self, ExperimentError> {
+        let undisturbed = played(Self::fabric(congestion, slots, seed))?;
+        Ok(Self { congestion, slots, undisturbed })
+    }
+
+    fn fabric(congestion: CongestionAlgorithm, slots: u32, seed: u64) -> RacksConfig {
+        RacksConfig { uplink_rate: UPLINK_RATE, slots, congestion, seed, ..RacksConfig::default() }
+    }
+
+    /// The row of a way where chunks are delayed `by` this long, and the median of its steps in milliseconds.
+    fn row(
+        &self,
+        (name, percent, late): (&str, f64, bool),
+        by: Duration,
+        seed: u64,
+    ) -> Result<(Vec<String>, f64), ExperimentError> {
+        let undisturbed = &self.undisturbed;
+        let tolerance =
+            Tolerance { stragglers: late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
+        let straggler = Some(Straggler { rank: RANK, fraction: FRACTION, by });
+        let plain = |seed| Self::fabric(self.congestion, self.slots, seed);
+        let runs: Vec<StepReport> = (seed..seed + SEEDS)
+            .map(|seed| played(RacksConfig { tolerance, straggler, ..plain(seed) }))
+            .collect::<Result<_, _>>()?;
+        let (median, least, most) = spread(runs.iter().map(ms).collect());
+        let closed: u64 = runs.iter().map(|run| run.closed).sum();
+        let chunks: u64 = runs.iter().map(|run| run.chunks).sum();
+        let most_left_out = runs.iter().map(|run| run.most_left_out).max().unwrap_or_default();
+        let step_chunks = (undisturbed.chunks / u64::from(STEPS)) as f64;
+        let cells = vec![
+            name.into(),
+            format!("{median:.2} ms"),
+            format!("{least:.2} to {most:.2}"),
+            format!("{:.2}", median / ms(undisturbed)),
+            format!("{:.1} %", 100.0 * closed as f64 / chunks as f64),
+            format!("{:.1} %", 100.0 * most_left_out as f64 / step_chunks),
+        ];
+        Ok((cells, median))
+    }
+}
+
+/// The row of sums that may lack most, with few slots.
+pub(super) fn row(seed: u64) -> Result<Vec<String>, ExperimentError> {
+    Ok(Window::new(ALGORITHMS[0], seed)?.row(WAYS[3], delay(seed)?, seed)?.0)
+}
+
 /// Every way with every window.
 pub(super) fn run(seed: u64) -> Result<Report, ExperimentError> {
     let (mut tables, mut groups): (Vec<Table>, Groups) = (Vec::new(), Vec::new());
     let by = delay(seed)?;
-    for (congestion, slots) in ALGORITHMS {
-        let plain = |seed| RacksConfig {
-            uplink_rate: UPLINK_RATE,
-            slots,
-            congestion,
-            seed,
-            ..RacksConfig::default()
-        };
-        let undisturbed = played(plain(seed))?;
+    for algorithm in ALGORITHMS {
+        let window = Window::new(algorithm, seed)?;
+        let undisturbed = ms(&window.undisturbed);
         let title = format!(
-            "{}, {slots} slots: a step takes {:.2} ms undisturbed",
-            congestion.name(),
-            ms(&undisturbed)
+            "{}, {} slots: a step takes {undisturbed:.2} ms undisturbed",
+            window.congestion.name(),
+            window.slots
         );
         let head =
             ["sums", "step, median", "min to max", "of undisturbed", "slots closed", "lacking, at most"];
         let mut table = Table::new(&title, &head);
-        let mut bars = vec![("no straggler".to_owned(), 1e3 / ms(&undisturbed))];
-        for (name, percent, late) in WAYS {
-            let tolerance =
-                Tolerance { stragglers: late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
-            let straggler = Straggler { rank: RANK, fraction: FRACTION, by };
-            let runs: Vec<StepReport> = (seed..seed + SEEDS)
-                .map(|seed| played(RacksConfig { tolerance, straggler: Some(straggler), ..plain(seed) }))
-                .collect::<Result<_, _>>()?;
-            let (median, least, most) = spread(runs.iter().map(ms).collect());
-            let closed: u64 = runs.iter().map(|run| run.closed).sum();
-            let chunks: u64 = runs.iter().map(|run| run.chunks).sum();
-            let most_left_out = runs.iter().map(|run| run.most_left_out).max().unwrap_or_default();
-            let step_chunks = (undisturbed.chunks / u64::from(STEPS)) as f64;
-            table.rows.push(vec![
-                name.into(),
-                format!("{median:.2} ms"),
-                format!("{least:.2} to {most:.2}"),
-                format!("{:.2}", median / ms(&undisturbed)),
-                format!("{:.1} %", 100.0 * closed as f64 / chunks as f64),
-                format!("{:.1} %", 100.0 * most_left_out as f64 / step_chunks),
-            ]);
-            bars.push((name.to_owned(), 1e3 / median));
+        let mut bars = vec![("no straggler".to_owned(), 1e3 / undisturbed)];
+        for way in WAYS {
+            let (cells, median) = window.row(way, by, seed)?;
+            table.rows.push(cells);
+            bars.push((way.0.to_owned(), 1e3 / median));
         }
         groups.push((title, bars));
         tables.push(table);
