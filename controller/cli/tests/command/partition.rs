@@ -59,6 +59,10 @@ impl Site {
         let etcd = add("etcd", 0, &[("manage", Self::ETCD)]);
         let switch = add("switch", 0, &[("data", Self::SWITCH)]);
         let host = add("host", 0, &[("data", Self::HOST)]);
+        // A job on a slow link leaves the processors to the controllers.
+        run(&format!(
+            "ip netns exec {host} tc qdisc add dev data root tbf rate 50mbit burst 80kb latency 100ms"
+        ));
         let controllers = [0, 1].map(|number| {
             let (manage, data) = (Ipv4Addr::new(10, 83, 0, 10 + number), Self::controller(number));
             add("control", number.into(), &[("manage", manage), ("data", data)])
