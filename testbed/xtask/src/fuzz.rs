@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match (&arguments.target, &arguments.replay) {
         (Some(target), Some(file)) => fuzzers.replay(target, file),
         (Some(target), None) => fuzzers.run(target, arguments.seconds),
-        (None, _) => TARGETS.iter().try_for_each(|target| fuzzers.run(target, arguments.seconds)),
+        (None, _) => fuzzers.run_all(arguments.seconds).into_iter().collect(),
     }
 }
 
@@ -95,6 +97,25 @@ impl Fuzzers {
         Ok(Building { running, fuzzers })
     }
 
+    /// Runs all targets, as many at a time as there are processors. Returns one result for each.
+    pub(crate) fn run_all(&self, seconds: u64) -> Vec<Result<()>> {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let queue = Mutex::new(TARGETS.iter());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let results = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..processors {
+                scope.spawn(|| {
+                    while let Some(target) = next() {
+                        let result = self.run(target, seconds);
+                        results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                    }
+                });
+            }
+        });
+        results.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Feeds one target for a bounded time.
     pub(crate) fn run(&self, target: &str, seconds: u64) -> Result<()> {
         heading(&format!("fuzz {target}"));
@@ -118,7 +139,9 @@ impl Fuzzers {
         let said = std::fs::read(&log)?;
         let said = String::from_utf8_lossy(&said);
         if done.is_ok() {
-            said.lines().filter(|line| line.starts_with("stat::")).for_each(|line| println!("{line}"));
+            said.lines()
+                .filter(|line| line.starts_with("stat::"))
+                .for_each(|line| println!("{target} {line}"));
             return Ok(());
         }
         let from = said.lines().position(|line| line.contains("panicked at")).unwrap_or_default();

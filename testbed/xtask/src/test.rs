@@ -1,9 +1,10 @@
 //! Every test there is, and one total.
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use crate::process::{cargo, heading, run_reading};
 use crate::{clients, executables, fuzz, metadata, packages, tidy};
@@ -45,13 +46,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     heading("unit and integration tests");
     packages::name_missing();
     let fuzzers = (!arguments.no_fuzz).then(fuzz::Fuzzers::start);
+    // Mostly waits for downloads, so beside the build.
+    let interpreters = thread::spawn(clients::interpreters);
     let workspace = packages::workspace();
     let mut times = Vec::new();
     match executables::build(&workspace) {
         Ok(executables) => {
             let logs = metadata::target_folder()?.join("test-logs");
             let jobs = arguments.jobs.unwrap_or_else(jobs);
-            let variables = variables(arguments)?;
+            let interpreters =
+                interpreters.join().map_err(|_| anyhow!("the Python clients' setup panicked"))??;
+            let variables = variables(arguments, interpreters);
             executables::run(executables, jobs, &variables, &logs, |finished| {
                 println!("{}", finished.output.trim_end());
                 finished.output.lines().for_each(|line| total.add(line));
@@ -70,9 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let seconds = arguments.fuzz_seconds.unwrap_or(if arguments.long { 60 } else { fuzz::SECONDS });
         match fuzzers.and_then(fuzz::Building::wait) {
             Ok(fuzzers) => {
-                fuzz::TARGETS
-                    .iter()
-                    .for_each(|target| total.count(fuzzers.run(target, seconds), &mut problems));
+                let results = fuzzers.run_all(seconds);
+                results.into_iter().for_each(|result| total.count(result, &mut problems));
             }
             Err(problem) => total.count(Err(problem), &mut problems),
         }
@@ -103,8 +107,11 @@ fn jobs() -> usize {
 }
 
 /// What tests read from their environment.
-fn variables(arguments: &Arguments) -> Result<Vec<(&'static str, PathBuf)>> {
-    let mut variables = clients::interpreters()?;
+fn variables(
+    arguments: &Arguments,
+    interpreters: Vec<(&'static str, PathBuf)>,
+) -> Vec<(&'static str, PathBuf)> {
+    let mut variables = interpreters;
     variables.extend(arguments.first_seed.map(|seed| ("SIM_FIRST", PathBuf::from(seed.to_string()))));
     if arguments.long {
         variables.extend(
@@ -116,7 +123,7 @@ fn variables(arguments: &Arguments) -> Result<Vec<(&'static str, PathBuf)>> {
     if std::env::var_os("CI").is_some() && packages::is_root() {
         variables.push(("REQUIRE_NET_ADMIN", PathBuf::from("1")));
     }
-    Ok(variables)
+    variables
 }
 
 impl Total {
