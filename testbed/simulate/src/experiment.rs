@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use netfold_testkit::sample::Sample;
 
 pub use netfold_testkit::plot::{Bars, Groups, Lines, Plot, Series, svg};
-pub use report::{Report, Table};
+pub use report::{Report, Row, Table};
 
 /// A scenario with its table and its plot.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ pub struct Experiment {
     /// Whether that takes long: tests make such a page again only in long runs.
     pub long: bool,
     /// A row of its tables, which tests compare with the page in every run where the whole takes long.
-    pub row: Option<fn(u64) -> Result<Vec<String>, ExperimentError>>,
+    pub row: Option<fn(u64) -> Result<Row, ExperimentError>>,
 }
 
 /// Median, minimum and maximum of as many values as there are seeds.

@@ -7,7 +7,7 @@ use netfold_proto::Tolerance;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::{Bars, ExperimentError, Groups, Plot, Report, Table};
+use super::{Bars, ExperimentError, Groups, Plot, Report, Row, Table};
 use crate::racks::{Racks, RacksConfig, Step};
 use crate::ring;
 
@@ -105,7 +105,7 @@ fn mean(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
 }
 
 /// The row of a way, whose runs without losses took `without` milliseconds a step.
-fn cells(name: &str, runs: &[Run], without: f64) -> Vec<String> {
+fn cells(name: &str, runs: &[Run], without: f64) -> Row {
     let means = || runs.iter().map(|run| run.mean_ms);
     let (least, most) = (means().fold(f64::MAX, f64::min), means().fold(0.0, f64::max));
     let mean_ms = mean(runs, |run| run.mean_ms);
@@ -121,7 +121,7 @@ fn cells(name: &str, runs: &[Run], without: f64) -> Vec<String> {
 }
 
 /// The row of sums that may lack some contributions, where most packets are lost.
-pub(super) fn row(seed: u64) -> Result<Vec<String>, ExperimentError> {
+pub(super) fn row(seed: u64) -> Result<Row, ExperimentError> {
     let (name, way) = WAYS[3];
     let without = mean(&runs(way, LOSSES[0], seed)?, |run| run.mean_ms);
     Ok(cells(name, &runs(way, LOSSES[3], seed)?, without))

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{Experiment, ExperimentError, Plot, svg};
 
+/// The cells of a table's row.
+pub type Row = Vec<String>;
+
 /// A table: every row has as many cells as the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -13,7 +16,7 @@ pub struct Table {
     /// Names of the columns.
     pub head: Vec<String>,
     /// The rows.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Row>,
 }
 
 impl Table {

@@ -7,7 +7,7 @@ use netfold_proto::Tolerance;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::{Bars, ExperimentError, Groups, Plot, Report, Table, spread};
+use super::{Bars, ExperimentError, Groups, Plot, Report, Row, Table, spread};
 use crate::racks::{Racks, RacksConfig, Step, StepReport};
 use crate::sim::Straggler;
 
@@ -87,7 +87,7 @@ impl Window {
         (name, percent, late): (&str, f64, bool),
         by: Duration,
         seed: u64,
-    ) -> Result<(Vec<String>, f64), ExperimentError> {
+    ) -> Result<(Row, f64), ExperimentError> {
         let undisturbed = &self.undisturbed;
         let tolerance =
             Tolerance { stragglers: late, ..Tolerance::fraction(percent / 100.0).expect("a percentage") };
@@ -114,7 +114,7 @@ impl Window {
 }
 
 /// The row of sums that may lack most, with few slots.
-pub(super) fn row(seed: u64) -> Result<Vec<String>, ExperimentError> {
+pub(super) fn row(seed: u64) -> Result<Row, ExperimentError> {
     Ok(Window::new(ALGORITHMS[0], seed)?.row(WAYS[3], delay(seed)?, seed)?.0)
 }
 
