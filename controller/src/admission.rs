@@ -456,17 +456,17 @@ impl Coordinator {
         self.outputs.pop_front()
     }
 
-    /// Closes all sessions and admits no more workers. Where jobs outlive this control plane they keep their places, else they
+    /// Closes all sessions and admits no more workers. Where jobs outlive this control plane, those that run keep their places; all others
     /// are withdrawn.
     pub fn shutdown(&mut self) {
         self.shut_down = true;
         for formation in self.forming.keys().copied().collect::<Vec<_>>() {
             self.refuse_formation(formation, shutting_down());
         }
-        if self.config.grace.is_zero() {
-            for job in self.active.keys().copied().collect::<Vec<_>>() {
-                self.shut_down_job(job);
-            }
+        let outlives = |job: &ActiveTree| !self.config.grace.is_zero() && !job.phase.is_starting();
+        let withdrawn = self.active.iter().filter(|(_, job)| !outlives(job)).map(|(number, _)| *number);
+        for job in withdrawn.collect::<Vec<_>>() {
+            self.shut_down_job(job);
         }
         for (id, stage) in self.sessions.iter().map(|(id, session)| (*id, session.stage)).collect::<Vec<_>>()
         {
@@ -495,8 +495,11 @@ impl Coordinator {
         &self.fleet
     }
 
+    /// Sends an event to a session, unless it is closed: members of jobs that outlive a shutdown still name theirs.
     fn send(&mut self, session: SessionId, event: SessionEvent) {
-        self.outputs.push_back(Output::Send { session, event });
+        if self.sessions.contains_key(&session) {
+            self.outputs.push_back(Output::Send { session, event });
+        }
     }
 
     /// Closes a session and forgets it, whatever it takes part in.

@@ -438,3 +438,19 @@ fn trees_of_a_job_agree() {
     bench.say(first, join("again", 0, 1, 5002));
     bench.finish();
 }
+
+#[test]
+fn a_shutdown_leaves_running_jobs_and_withdraws_those_that_are_being_set_up() {
+    let mut bench = bench();
+    let running = bench.start("a", 2, 5000);
+    let installing = bench.join_all("b", 2, 6000);
+    bench.shutdown();
+    assert!(bench.received[&running[0]].closed && bench.received[&running[0]].refusal().is_none());
+    for id in installing {
+        assert_eq!(bench.received[&id].refusal(), Some(Refusal::Busy));
+    }
+    // What the switches report afterwards is for no session: the test's bench refuses events for closed ones.
+    bench.run_tasks();
+    assert!(bench.coordinator.is_idle());
+    assert_eq!(bench.fake.lock().admitted().len(), 2, "those of the job that runs");
+}
