@@ -1,11 +1,13 @@
-//! Any lines and any order of events at the control port, over a switch that fails now and then.
+//! Any lines and any order of events at the control port, over a switch that fails now and then. In half of the cases it is a controller's:
+//! workers name tenants, sessions break and are resumed, and the controller starts again from what it has stored.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, SessionEvent, SessionRequest,
+    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, Resume, ResumeTicket,
+    SessionEvent, SessionRequest,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
@@ -14,7 +16,7 @@ use netfold_controller::executor::{Executor, SwitchTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
-use netfold_controller::record::StoredRecords;
+use netfold_controller::record::{Change, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -22,6 +24,46 @@ use rand::rngs::StdRng;
 use crate::input::Input;
 
 const STEPS_MAX: usize = 200;
+
+/// Tenants; the second has a token.
+const TENANTS: [&str; 2] = ["blue", "red"];
+const TOKEN: &str = "0123456789";
+
+/// What the switch of these cases is capable of.
+pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
+    Limits {
+        slots: 64,
+        lane_words: 64,
+        ports_max: 8,
+        groups_max: 3,
+        udp_port: 20038,
+        sees_source,
+        bounded_loss,
+    }
+}
+
+/// What a controller with two tenants has stored.
+fn stored() -> StoredRecords {
+    let mut stored = StoredRecords::default();
+    for (name, token) in TENANTS.into_iter().zip([None, Some(TokenHash::of(TOKEN))]) {
+        let quota = Quota { jobs: 2, ..Quota::UNLIMITED };
+        stored.apply(Change::Tenant(TenantRecord {
+            name: name.into(),
+            quota,
+            weight: 1,
+            priority: 0,
+            token,
+        }));
+    }
+    stored
+}
+
+/// Mostly those of a tenant that exists.
+fn credentials(input: &mut Input<'_>) -> Option<Credentials> {
+    let tenant = ["blue", "red", "red", "grey"][input.below(4)].into();
+    let token = if input.below(8) == 0 { String::new() } else { TOKEN.into() };
+    (input.below(16) > 0).then_some(Credentials { tenant, token })
+}
 
 /// A switch that refuses by the bits of a pattern.
 struct FaultyDriver {
@@ -38,6 +80,13 @@ struct Scene {
     /// Where sessions send from, and the tokens of members that are challenged.
     endpoints: BTreeMap<SessionId, SocketAddr>,
     tokens: BTreeMap<SessionId, PathToken>,
+    /// The ranks that sessions have asked for, and what they would resume with.
+    ranks: BTreeMap<SessionId, u16>,
+    admissions: Vec<Resume>,
+    /// What a controller has stored; `None` at a switch that is its own control plane.
+    stored: Option<StoredRecords>,
+    switch: Limits,
+    config: Config,
 }
 
 /// Reads the data as lines of the control port, then as a history of it.
@@ -87,39 +136,56 @@ fn read(line: &[u8]) {
 
 impl Scene {
     fn new(input: &mut Input<'_>) -> Self {
-        let limits = Limits {
-            slots: 64,
-            lane_words: 64,
-            ports_max: 8,
-            groups_max: 3,
-            udp_port: 20038,
-            sees_source: input.below(2) == 1,
-            bounded_loss: input.below(2) == 1,
-        };
+        let controlled = input.below(2) == 1;
+        let switch = limits(input.below(2) == 1, input.below(2) == 1);
+        let base = if controlled { Config::controller(1000, 1_700_000_000) } else { Config::new(1000) };
         let config = Config {
             sessions_max: 12,
             jobs_max: 3,
             pending_joins_max: 8,
+            jobs_kept: base.jobs_kept.min(4),
             sharing: Sharing::Elastic,
             banding: Banding { ranking: Ranking::ALL[input.below(3)], ..Banding::default() },
-            ..Config::new(1000)
+            ..base
         };
         let pattern = if input.below(4) == 0 { input.word() } else { 0 };
-        let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(1));
-        let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
+        let stored = controlled.then(stored);
         Self {
             now: Duration::from_secs(1),
-            coordinator: Coordinator::new(config, fleet, StoredRecords::default()),
+            coordinator: Self::coordinator(&config, switch, stored.clone().unwrap_or_default()),
             executor: Executor::new(vec![Box::new(FaultyDriver { pattern })]),
             tasks: VecDeque::new(),
             sessions: BTreeMap::new(),
             endpoints: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            admissions: Vec::new(),
+            stored,
+            switch,
+            config,
         }
     }
 
+    fn coordinator(config: &Config, switch: Limits, stored: StoredRecords) -> Coordinator {
+        let (switch, keys) = (SwitchInfo::own(switch, Numerics::Word), StdRng::seed_from_u64(1));
+        let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
+        Coordinator::new(config.clone(), fleet, stored)
+    }
+
+    /// The controller ends in mid-flight and starts again: all sessions are gone, and so is what the switch has not done yet.
+    fn restart(&mut self) {
+        let Some(stored) = self.stored.clone() else { return };
+        self.coordinator = Self::coordinator(&self.config, self.switch, stored);
+        self.coordinator.handle_timeout(self.now);
+        self.tasks.clear();
+        self.sessions.clear();
+        self.endpoints.clear();
+        self.tokens.clear();
+        self.ranks.clear();
+    }
+
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.below(10) {
+        match input.below(11) {
             0 | 1 => {
                 let peer = SocketAddr::from((Ipv4Addr::new(10, 0, 0, input.byte()), 40_000));
                 if let Ok(id) = self.coordinator.open(self.now, peer) {
@@ -145,13 +211,15 @@ impl Scene {
                     self.coordinator.request(self.now, id, request);
                 }
             }
+            8 if input.below(8) == 0 => self.restart(),
             _ => self.work(),
         }
     }
 
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
-        let request = match input.below(8) {
+        let request = match input.below(9) {
+            8 => self.resume(input),
             0 => {
                 let mut counter = || u64::from(input.byte()) << (8 * (input.byte() % 8));
                 let [tensor_bytes, packets_sent, packets_retransmitted, results_received] =
@@ -165,7 +233,7 @@ impl Scene {
             3 => SessionRequest::Path { token: self.token(id, input) },
             _ => SessionRequest::Join(Join {
                 version: if input.below(32) == 0 { input.byte() } else { 1 },
-                credentials: None,
+                credentials: credentials(input),
                 job: ["a", "b", "c", ""][input.below(4)].into(),
                 rank: input.below(5) as u16,
                 world: input.below(5) as u16,
@@ -173,7 +241,7 @@ impl Scene {
                 slots: 1 << input.below(10),
                 classes: input.byte() % 32,
                 udp_port: input.byte().into(),
-                address: None,
+                address: (input.below(4) == 0).then(|| Ipv4Addr::new(10, 0, 0, input.byte()).into()),
                 tree: input.byte() % 3,
                 trees: 1 + input.byte() % 2,
                 movable: input.below(4) > 0,
@@ -181,8 +249,26 @@ impl Scene {
         };
         if let (SessionRequest::Join(join), Some(endpoint)) = (&request, self.endpoints.get_mut(&id)) {
             endpoint.set_port(join.udp_port);
+            join.address.into_iter().for_each(|address| endpoint.set_ip(address));
+            self.ranks.entry(id).or_insert(join.rank);
         }
         self.coordinator.request(self.now, id, request);
+    }
+
+    /// Mostly what a member was admitted with, at times changed.
+    fn resume(&mut self, input: &mut Input<'_>) -> SessionRequest {
+        let at = input.below(8);
+        let admitted = self.admissions.get(at).or(self.admissions.last()).cloned();
+        let none = Resume { version: 1, job: 1, epoch: 1000, rank: 0, ticket: ResumeTicket([0; 32]) };
+        let mut resume = admitted.unwrap_or(none);
+        match input.below(16) {
+            0 => resume.rank = input.below(5) as u16,
+            1 => resume.ticket.0[0] ^= 1,
+            2 => resume.epoch = input.word(),
+            3 => resume.job = input.below(4) as u16,
+            _ => {}
+        }
+        SessionRequest::Resume(resume)
     }
 
     /// Mostly the token that the switch has for a session's member.
@@ -217,6 +303,21 @@ impl Scene {
                         *admissions += 1;
                         assert_eq!(*admissions, 1, "admitted twice");
                         assert!(admission.slots.is_power_of_two());
+                        assert_eq!(
+                            admission.ticket.is_some(),
+                            self.stored.is_some(),
+                            "tickets are for resuming"
+                        );
+                        if let (Some(ticket), Some(rank)) =
+                            (admission.ticket.clone(), self.ranks.get(&session))
+                        {
+                            let (job, epoch) = (admission.job, admission.epoch);
+                            self.admissions.push(Resume { version: 1, job, epoch, rank: *rank, ticket });
+                        }
+                    }
+                    if matches!(event, SessionEvent::Resumed { .. }) {
+                        *admissions += 1;
+                        assert_eq!(*admissions, 1, "resumed twice, or though it was admitted");
                     }
                     assert!(
                         !matches!(event, SessionEvent::Band(_)) || *admissions == 1,
@@ -238,9 +339,17 @@ impl Scene {
                     }
                     self.tasks.push_back(task);
                 }
-                Output::Persist(_) => {}
+                Output::Persist(change) => self.store(change),
                 Output::Log(event) => assert!(!format!("{event:?}").is_empty()),
             }
+        }
+    }
+
+    fn store(&mut self, change: Change) {
+        if let Some(stored) = &mut self.stored {
+            stored.apply(change);
+            let epochs = stored.places.values().map(|place| place.epoch);
+            assert!(epochs.max() < Some(stored.epoch_next), "an epoch could be used twice");
         }
     }
 
@@ -259,7 +368,9 @@ impl Scene {
                 self.collect();
             }
         }
-        assert!(self.tasks.is_empty() && self.coordinator.is_idle());
+        assert!(self.tasks.is_empty());
+        // A controller's jobs outlive it.
+        assert!(self.stored.is_some() || self.coordinator.is_idle());
     }
 }
 
@@ -273,15 +384,7 @@ impl FaultyDriver {
 
 impl SwitchDriver for FaultyDriver {
     fn limits(&self) -> Limits {
-        Limits {
-            slots: 64,
-            lane_words: 64,
-            ports_max: 8,
-            groups_max: 3,
-            udp_port: 20038,
-            sees_source: false,
-            bounded_loss: true,
-        }
+        limits(false, true)
     }
 
     fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {

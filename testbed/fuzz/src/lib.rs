@@ -4,6 +4,8 @@
 //! mutation reaches deep states: see [`input::Input`].
 
 pub mod control;
+pub mod documents;
+pub mod ethernet;
 pub mod input;
 pub mod pipeline;
 pub mod wire;
@@ -13,5 +15,11 @@ pub mod worker;
 pub type Target = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: &[(&str, Target)] =
-    &[("wire", wire::run), ("worker", worker::run), ("pipeline", pipeline::run), ("control", control::run)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("wire", wire::run),
+    ("worker", worker::run),
+    ("pipeline", pipeline::run),
+    ("control", control::run),
+    ("ethernet", ethernet::run),
+    ("documents", documents::run),
+];

@@ -16,7 +16,7 @@ use crate::process::{self, heading};
 use crate::{metadata, packages, tree};
 
 /// The fuzz targets.
-pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control"];
+pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control", "ethernet", "documents"];
 
 /// Seconds a target unless told otherwise.
 pub(crate) const SECONDS: u64 = 10;
@@ -135,6 +135,9 @@ impl Fuzzers {
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-artifact_prefix={}/", failures.display()));
         command.arg(&corpus).current_dir(tree::root()).stderr(file);
+        // Inputs to begin with, which are only read.
+        let seeds = tree::root().join("testbed/fuzz/corpus").join(target);
+        command.args(seeds.is_dir().then_some(seeds));
         let done = process::run(&mut command);
         let said = std::fs::read(&log)?;
         let said = String::from_utf8_lossy(&said);
