@@ -35,7 +35,7 @@ use self::sharing::Reallocations;
 use crate::bands::Banding;
 use crate::executor::SwitchTask;
 use crate::fleet::Fleet;
-use crate::jobs::{ActiveTree, FormingTree, JobEvent, TreeName};
+use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
@@ -311,7 +311,7 @@ impl Coordinator {
     pub fn open(&mut self, now: Duration, peer: SocketAddr) -> Result<SessionId, Refused> {
         self.tick(now);
         if self.shut_down {
-            return Err(shutting_down());
+            return Err(self.shutting_down());
         }
         if self.sessions.len() >= self.config.sessions_max {
             let message =
@@ -461,19 +461,23 @@ impl Coordinator {
     pub fn shutdown(&mut self) {
         self.shut_down = true;
         for formation in self.forming.keys().copied().collect::<Vec<_>>() {
-            self.refuse_formation(formation, shutting_down());
+            self.refuse_formation(formation, self.shutting_down());
         }
-        let outlives = |job: &ActiveTree| !self.config.grace.is_zero() && !job.phase.is_starting();
+        let outlives = |job: &ActiveTree| !self.config.grace.is_zero() && job.phase == TreePhase::Running;
         let withdrawn = self.active.iter().filter(|(_, job)| !outlives(job)).map(|(number, _)| *number);
         for job in withdrawn.collect::<Vec<_>>() {
             self.shut_down_job(job);
         }
         for (id, stage) in self.sessions.iter().map(|(id, session)| (*id, session.stage)).collect::<Vec<_>>()
         {
-            if matches!(stage, Stage::Active { .. }) {
+            if let Stage::Active { job, rank } = stage {
                 self.dismiss(id);
+                // For as long as this control plane lasts: the next one waits for the member.
+                if let Some(presence) = self.active.get_mut(&job).and_then(|job| job.members.get_mut(&rank)) {
+                    *presence = Presence::Away(Duration::MAX);
+                }
             } else {
-                self.send(id, shutting_down().into());
+                self.send(id, self.shutting_down().into());
                 self.end_session(id, SessionLoss::Closed);
             }
         }
@@ -495,11 +499,17 @@ impl Coordinator {
         &self.fleet
     }
 
-    /// Sends an event to a session, unless it is closed: members of jobs that outlive a shutdown still name theirs.
     fn send(&mut self, session: SessionId, event: SessionEvent) {
-        if self.sessions.contains_key(&session) {
-            self.outputs.push_back(Output::Send { session, event });
-        }
+        self.outputs.push_back(Output::Send { session, event });
+    }
+
+    fn shutting_down(&self) -> Refused {
+        let remedy = if self.config.grace.is_zero() {
+            "start the switch again, then the workers"
+        } else {
+            "start the workers again when it is back"
+        };
+        Refused::new(Refusal::Busy, format!("the control port is shutting down: {remedy}"))
     }
 
     /// Closes a session and forgets it, whatever it takes part in.
@@ -561,8 +571,4 @@ impl Coordinator {
             _ => self.refuse(id, Refused::protocol(format!("no join within {lease:?}: send one first"))),
         }
     }
-}
-
-fn shutting_down() -> Refused {
-    Refused::new(Refusal::Busy, "the control port is shutting down: start the switch again, then the workers")
 }

@@ -281,7 +281,7 @@ impl Coordinator {
                 EndReason::Stopped { message } => {
                     self.send(id, Refused::new(Refusal::Ended, message.clone()).into());
                 }
-                EndReason::Shutdown => self.send(id, super::shutting_down().into()),
+                EndReason::Shutdown => self.send(id, self.shutting_down().into()),
                 EndReason::Finished => {}
             }
             self.dismiss(id);
@@ -296,7 +296,7 @@ impl Coordinator {
     pub(super) fn shut_down_job(&mut self, job: u16) {
         match self.active[&job].phase {
             TreePhase::Installing | TreePhase::Validating { .. } => {
-                self.abandon(job, super::shutting_down());
+                self.abandon(job, self.shutting_down());
             }
             TreePhase::Running => self.end(job, EndReason::Shutdown),
             TreePhase::Cancelled | TreePhase::Closing { .. } => {}

@@ -445,12 +445,28 @@ fn a_shutdown_leaves_running_jobs_and_withdraws_those_that_are_being_set_up() {
     let running = bench.start("a", 2, 5000);
     let installing = bench.join_all("b", 2, 6000);
     bench.shutdown();
-    assert!(bench.received[&running[0]].closed && bench.received[&running[0]].refusal().is_none());
+    for id in running {
+        assert!(bench.received[&id].closed && bench.received[&id].refusal().is_none());
+    }
     for id in installing {
         assert_eq!(bench.received[&id].refusal(), Some(Refusal::Busy));
+        assert!(bench.received[&id].text().contains("start the workers again when it is back"));
     }
-    // What the switches report afterwards is for no session: the test's bench refuses events for closed ones.
+    // The bench fails if what switches report after this causes an event for a closed session.
     bench.run_tasks();
     assert!(bench.coordinator.is_idle());
-    assert_eq!(bench.fake.lock().admitted().len(), 2, "those of the job that runs");
+    assert_eq!(bench.fake.lock().admitted().len(), 2, "the members of the job that runs");
+    let kept: Vec<_> = bench.kept.places.values().map(|place| place.name.job.as_str()).collect();
+    assert_eq!(kept, ["a"], "what the next controller continues");
+}
+
+#[test]
+fn a_switch_that_is_lost_after_a_shutdown_is_reported_to_no_session() {
+    let mut bench = bench();
+    bench.start("a", 2, 5000);
+    bench.shutdown();
+    bench.act(|coordinator, now| coordinator.switch_down(now, 0, "unplugged".into()));
+    bench.pass(Duration::from_secs(3600));
+    bench.run_tasks();
+    assert!(bench.coordinator.is_idle());
 }
