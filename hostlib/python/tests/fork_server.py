@@ -1,4 +1,4 @@
-"""Starts ranks by fork from a process that has imported torch and netfold.torch, which takes more than a second of CPU time each time.
+"""Forks ranks from a process that has imported torch and netfold.torch: each import takes more than a second of processor time.
 
 `fork_server.py SOCKET`, started by `conftest.ForkServer`, reads a request for each message of the Unix socket with that file descriptor:
 a program, its arguments and its environment, with the file for its output attached. It answers with the process, and later with its exit
@@ -65,7 +65,7 @@ def serve(requests):
 
 
 def main():
-    # A thread would be missing in the processes that are forked, whatever it holds at that time.
+    # A forked process has a copy of the calling thread alone, and of locks that other threads held.
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
         sys.exit(f"imports started threads, {len(threads)} in all: ranks cannot be forked")

@@ -29,7 +29,7 @@ const STEPS_MAX: usize = 200;
 const TENANTS: [&str; 2] = ["blue", "red"];
 const TOKEN: &str = "0123456789";
 
-/// What the switch of these cases is capable of.
+/// The limits of the switch.
 pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
     Limits {
         slots: 64,
@@ -80,8 +80,9 @@ struct Scene {
     /// Where sessions send from, and the tokens of members that are challenged.
     endpoints: BTreeMap<SessionId, SocketAddr>,
     tokens: BTreeMap<SessionId, PathToken>,
-    /// The ranks that sessions have asked for, and what they would resume with.
+    /// The ranks that sessions have joined as.
     ranks: BTreeMap<SessionId, u16>,
+    /// With what members can resume their sessions.
     admissions: Vec<Resume>,
     /// What a controller has stored; `None` at a switch that is its own control plane.
     stored: Option<StoredRecords>,
@@ -172,7 +173,7 @@ impl Scene {
         Coordinator::new(config.clone(), fleet, stored)
     }
 
-    /// The controller ends in mid-flight and starts again: all sessions are gone, and so is what the switch has not done yet.
+    /// The controller is killed and starts again: its sessions are gone, and so are the tasks that its switch has not carried out.
     fn restart(&mut self) {
         let Some(stored) = self.stored.clone() else { return };
         self.coordinator = Self::coordinator(&self.config, self.switch, stored);

@@ -25,12 +25,13 @@ use crate::input::Input;
 
 /// Bytes of registers of a program that is run.
 const STATE_BYTES_MAX: u64 = 1 << 20;
-/// Packets of Netfold, with and without lanes.
+/// Lengths in bytes of the packets that a program is run with.
 const PACKETS: [usize; 3] = [0, 70, 326];
-/// What turns a value of a program into another.
+/// Bytes that replace others in the JSON of a program.
 const REPLACEMENTS: &[u8; 18] = b"0123456789,:[]{}\"-";
 
-/// The first byte chooses the kind of document.
+/// The first byte chooses the kind of document: `0` a topology file, `1` a program, `2` stored records, `3` messages of P4Runtime, and every other
+/// byte as well, modulo 4.
 pub fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     match kind % 4 {
@@ -48,8 +49,7 @@ fn topology(text: &[u8]) {
         Ok(topology) => topology,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    let switches = topology.switches().len();
-    assert!(switches > 0);
+    assert!(!topology.switches().is_empty());
     for id in topology.switch_ids() {
         assert_eq!(topology.switch_named(&topology.switch(id).name), Some(id));
         for (link, neighbour) in topology.neighbours(id) {
@@ -61,7 +61,7 @@ fn topology(text: &[u8]) {
     assert_eq!(links, 2 * topology.links().len());
 }
 
-/// The JSON of a small program, which is too long to be an input.
+/// The JSON of a small program, which is too long to be an input, and where its digits are.
 fn base() -> &'static (String, Vec<usize>) {
     static BASE: OnceLock<(String, Vec<usize>)> = OnceLock::new();
     BASE.get_or_init(|| {

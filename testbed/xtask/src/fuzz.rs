@@ -181,3 +181,22 @@ fn host() -> Result<String> {
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     Ok(host.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_of_the_package_is_run() {
+        let folder = tree::root().join("testbed/fuzz/targets");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut names: Vec<_> =
+            files.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+        // It runs the targets where there is no libFuzzer.
+        names.retain(|name| name != "random");
+        names.sort_unstable();
+        let mut targets = TARGETS.to_vec();
+        targets.sort_unstable();
+        assert_eq!(targets, names);
+    }
+}
