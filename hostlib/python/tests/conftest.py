@@ -109,13 +109,16 @@ class ForkedRank:
 
 
 class ForkServer:
-    """The process of ``fork_server.py``: started by the first test that needs it, and ended with this process."""
+    """The process of ``fork_server.py``: started by the first test that needs it, and stopped after the last test.
+
+    If it is killed, the test that uses it fails, and the next one starts another.
+    """
 
     _running: Optional["ForkServer"] = None
 
     @classmethod
     def get(cls) -> "ForkServer":
-        if cls._running is None:
+        if cls._running is None or cls._running.server.poll() is not None:
             cls._running = cls()
         return cls._running
 
@@ -127,6 +130,14 @@ class ForkServer:
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.server = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()
+
+    @classmethod
+    def stop(cls) -> None:
+        """Has the server end, if there is one, and waits for it."""
+        if cls._running is not None:
+            cls._running.socket.close()
+            cls._running.server.wait()
+            cls._running = None
 
     def start(self, program: pathlib.Path, arguments: List[str], environment: Dict[str, str], output: Any) -> ForkedRank:
         request = {"program": str(program), "arguments": arguments, "environment": environment}
@@ -152,6 +163,10 @@ class ForkServer:
         if "code" in answer:
             self.codes[answer["process"]] = answer["code"]
         return answer
+
+
+def pytest_sessionfinish() -> None:
+    ForkServer.stop()
 
 
 class Processes:
