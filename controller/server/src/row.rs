@@ -11,7 +11,7 @@ const VERSION: u8 = 1;
 pub(crate) enum RowError {
     #[error("a row has version {0:?}; this build reads version {VERSION}")]
     Version(Option<u8>),
-    #[error("a row does not hold a valid record")]
+    #[error("a row is no record of this build: a build of another version wrote it, or it is damaged")]
     Json(#[from] serde_json::Error),
 }
 

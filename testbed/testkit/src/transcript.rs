@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
+use crate::namespace::{CommandError, NamespaceSet, command, command_in};
 use crate::process::Process;
 use crate::wait::{HANG_TIMEOUT, poll};
 
@@ -45,6 +46,27 @@ pub fn steps(page: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// A shell for [`play`], in a new one of `namespaces`, where default ports are free, and in a process namespace, so that `pkill` reaches no
+/// process of another test and nothing is left running. Programs in the folders `programs` precede all others; variables whose names begin
+/// with `NETFOLD_` are removed.
+///
+/// # Errors
+///
+/// When the namespace cannot be created.
+pub fn isolated_shell(namespaces: &mut NamespaceSet, programs: &[&Path]) -> Result<Command, CommandError> {
+    let name = namespaces.add("tutorial", 0)?;
+    command(&format!("ip -n {name} link set lo up"))?;
+    let mut shell = command_in(&name, "unshare");
+    shell.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
+    let mut path: Vec<_> = programs.iter().map(|folder| folder.display().to_string()).collect();
+    path.extend(std::env::var("PATH"));
+    shell.env("PATH", path.join(":"));
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
+        shell.env_remove(variable);
+    }
+    Ok(shell)
 }
 
 /// Runs commands in `shell`, a command that reads a script for bash from standard input, and compares their output.

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use netfold_p4::allreduce;
+use netfold_p4::profile::Profile;
+use netfold_server::store::SCHEMA;
+use netfold_southbound::p4runtime::LANE_WORDS_DEFAULT;
 use serde::Serialize;
 
 use super::Cli;
@@ -28,7 +32,7 @@ Examples:
 const VERSION_EXAMPLES: &str = "\
 Examples:
   netfold version
-  netfold version --json                         versions of the program and of the wire protocol, and optional features";
+  netfold version --json                         versions of the program, the wire protocol and the database, and optional features";
 
 /// Print a shell's completions for all commands and options.
 #[derive(Debug, Args)]
@@ -76,7 +80,9 @@ impl Format {
     }
 }
 
-/// Print the versions of the program and of the wire protocol, and the features it was built with.
+/// Print the versions of the program, the wire protocol, the controller's database and the pipeline, and the features it was built with.
+///
+/// The pipeline of software switches is named by its digest. Compare these of two programs before an upgrade.
 #[derive(Debug, Args)]
 #[command(after_help = VERSION_EXAMPLES)]
 pub(crate) struct Version {}
@@ -95,6 +101,10 @@ struct Versions {
     version: &'static str,
     /// Version in the header of every packet.
     protocol: u8,
+    /// Schema of a controller's database.
+    database: u64,
+    /// Digest of the pipeline that a controller has software switches run.
+    pipeline: String,
     /// Optional features of the build.
     features: Vec<&'static str>,
     /// Kernels of the host library on this processor.
@@ -141,19 +151,24 @@ impl Manual {
 impl Version {
     pub(crate) fn run(&self, output: &Output) -> Result<(), CliError> {
         let optional = [("dpdk", cfg!(feature = "dpdk")), ("testbed", cfg!(feature = "testbed"))];
+        let profile = Profile::software(LANE_WORDS_DEFAULT);
+        let pipeline = allreduce::program(&profile).expect("software switches run a program of this profile");
         let versions = Versions {
             event: "version",
             version: env!("CARGO_PKG_VERSION"),
             protocol: netfold_wire::VERSION,
+            database: SCHEMA,
+            pipeline: format!("{:016x}", pipeline.fingerprint()),
             features: optional.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect(),
             kernels: netfold::quantize::Kernel::detect().name(),
         };
         output.event(&versions)?;
         let features =
             if versions.features.is_empty() { "none".into() } else { versions.features.join(", ") };
+        let Versions { version, protocol, database, pipeline, kernels, .. } = &versions;
         output.line(format_args!(
-            "netfold {}\n  wire protocol      version {}\n  optional features  {features}\n  kernels            {}",
-            versions.version, versions.protocol, versions.kernels
+            "netfold {version}\n  wire protocol      version {protocol}\n  database           schema {database}\n  \
+             pipeline           {pipeline}\n  optional features  {features}\n  kernels            {kernels}"
         ))
     }
 }

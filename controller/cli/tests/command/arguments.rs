@@ -136,10 +136,13 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn version_has_the_wire_protocol() {
+fn version_has_what_is_compared_before_an_upgrade() {
     let (code, lines) = run("version");
     assert_eq!((code, text(&lines[0], "version")), (Some(0), env!("CARGO_PKG_VERSION")));
     assert_eq!(lines[0]["protocol"], netfold_wire::VERSION, "{}", lines[0]);
+    assert_eq!(lines[0]["database"], netfold_server::store::SCHEMA, "{}", lines[0]);
+    let (_, switch) = run("switch --listen 127.0.0.1:0 --exit-with-stdin");
+    assert_eq!(lines[0]["pipeline"], switch[0]["pipeline"], "a switch of this build has other code");
     let short = netfold("--version").output().unwrap();
     assert_eq!(String::from_utf8(short.stdout).unwrap(), format!("netfold {}\n", env!("CARGO_PKG_VERSION")));
 }

@@ -29,4 +29,5 @@ mod switch;
 mod testbed;
 mod tls;
 mod tutorials;
+mod upgrade;
 mod wireshark;

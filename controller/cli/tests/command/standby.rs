@@ -9,8 +9,9 @@ use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process;
 use netfold_testkit::wait::{poll, poll_state};
 
-use crate::controller::{dev, one};
+use crate::controller::{self, dev, one};
 use crate::process::{Process, http_get, number, run, text};
+use crate::upgrade::Job;
 
 /// A folder of this test alone, and the etcd that has its data there.
 struct Etcd {
@@ -43,6 +44,7 @@ impl Etcd {
 }
 
 struct Controller {
+    command: String,
     process: Process,
     workers: SocketAddr,
     grpc: SocketAddr,
@@ -52,12 +54,23 @@ struct Controller {
 impl Controller {
     fn start(etcd: &Etcd, topology: &str) -> Self {
         let [workers, grpc, http] = [(); 3].map(|()| vacant_address().unwrap());
-        let process = Process::start(&format!(
+        let command = format!(
             "controller --topology {topology} --etcd {} --etcd-lease 4 --insecure --workers {workers} --listen {grpc} \
              --http {http}",
             etcd.url
-        ));
-        Self { process, workers, grpc, http }
+        );
+        Self { process: Process::start(&command), command, workers, grpc, http }
+    }
+
+    /// Stops it.
+    fn stop(&mut self) {
+        self.process.signal("TERM");
+        assert!(self.process.wait().success());
+    }
+
+    /// Starts it again after it was stopped.
+    fn start_again(&mut self) {
+        self.process = Process::start(&self.command);
     }
 
     /// Waits until it is ready in this role.
@@ -162,4 +175,42 @@ fn a_standby_takes_over_when_the_leader_is_killed() {
     wait_for(second.grpc, "job describe red/one", "state", &"ended".into());
     second.process.signal("TERM");
     assert!(second.process.wait().success());
+}
+
+#[test]
+fn controllers_are_upgraded_one_after_the_other() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (data, p4runtime) = (vacant_address().unwrap(), vacant_address().unwrap());
+    let mut switch = Process::start(&format!("switch --listen {data} --p4runtime {p4runtime} --insecure"));
+    switch.event("listening");
+    let file = &topology(&etcd, p4runtime);
+    let mut leader = Controller::start(&etcd, file);
+    leader.process.event("controlling");
+    let mut standby = Controller::start(&etcd, file);
+    standby.process.event("standby");
+    wait_for(leader.grpc, "switch describe s1", "up", &true.into());
+    one(&format!("tenant add red --without-token --controller {}", leader.grpc));
+    let job = Job::start(&format!("{},{}", leader.workers, standby.workers));
+    let before = controller::wait_for(&leader.grpc.to_string(), "red/one", "running");
+    job.expect_sums();
+
+    // The standby first, which the leader and the job do not notice.
+    standby.stop();
+    standby.start_again();
+    standby.ready_as("standby");
+    job.expect_sums();
+    assert_eq!(one(&format!("job describe red/one --controller {}", leader.grpc))["epoch"], before["epoch"]);
+    // Then the leader, which hands over when it is stopped.
+    leader.stop();
+    standby.ready_as("leader");
+    leader.start_again();
+    leader.ready_as("standby");
+    let after = controller::wait_for(&standby.grpc.to_string(), "red/one", "running");
+    assert_eq!(after["epoch"], before["epoch"]);
+    poll("both ranks have resumed", || {
+        let described = one(&format!("job describe red/one --controller {}", standby.grpc));
+        let members = described["trees"][0]["members"].as_array().cloned().unwrap_or_default();
+        (members.len() == 2 && members.iter().all(|member| member["state"] == "here")).then_some(())
+    });
+    job.expect_sums();
 }

@@ -2,11 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use netfold_testkit::directory::TemporaryDirectory;
-use netfold_testkit::namespace::{self, NamespaceSet, command, command_in};
-use netfold_testkit::transcript::{play, steps};
+use netfold_testkit::namespace::{self, NamespaceSet, command};
+use netfold_testkit::transcript::{isolated_shell, play, steps};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -16,30 +15,20 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Runs a page in namespaces of its own: of the network, where the default ports are free, and of processes, so that `pkill` reaches no
-/// process of another test and nothing is left running.
+/// Runs a page in namespaces of its own, with the program under test.
 fn run(page: &str) {
-    run_with(page, Path::new(""));
+    run_with(page, &[]);
 }
 
-/// The same with a folder of programs that precede all others.
-fn run_with(page: &str, programs: &Path) {
+/// The same with folders of programs that precede all others.
+fn run_with(page: &str, programs: &[&Path]) {
     if !namespace::available() {
         return;
     }
     let mut namespaces = NamespaceSet::new();
-    let name = namespaces.add("tutorial", 0).unwrap();
-    command(&format!("ip -n {name} link set lo up")).unwrap();
     let folder = TemporaryDirectory::new("tutorial");
     let program = Path::new(env!("CARGO_BIN_EXE_netfold")).parent().unwrap();
-    let others = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{}:{others}", programs.display(), program.display());
-    let mut shell: Command = command_in(&name, "unshare");
-    shell.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
-    shell.env("PATH", path);
-    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
-        shell.env_remove(variable);
-    }
+    let shell = isolated_shell(&mut namespaces, &[programs, &[program]].concat()).unwrap();
     let steps = steps(&read(page));
     assert!(steps.len() >= 3, "{page} has commands");
     play(shell, folder.path(), &steps);
@@ -82,7 +71,7 @@ fn the_tutorial_of_the_rust_library_runs() {
     let folder = TemporaryDirectory::new("tutorial-cargo");
     let cargo = folder.write("cargo", CARGO.replace("$EXAMPLES", &examples.display().to_string()));
     std::fs::set_permissions(cargo, PermissionsExt::from_mode(0o755)).unwrap();
-    run_with("docs/tutorials/rust.md", folder.path());
+    run_with("docs/tutorials/rust.md", &[folder.path()]);
 }
 
 /// The code blocks of a language on a page, without indentation.
