@@ -52,14 +52,15 @@ def network(seed: int) -> torch.nn.Module:
     )
 
 
-def train(digits: Digits, group: object, options: argparse.Namespace) -> List[Tuple[float, float]]:
-    """Trains over a group; mean loss and accuracy on held-out images, by epoch."""
+def train(digits: Digits, name: str, group: object, options: argparse.Namespace) -> List[Tuple[float, float]]:
+    """Trains over a group of this name; mean loss and accuracy on held-out images, by epoch."""
     rank, world = dist.get_rank(), dist.get_world_size()
     model = DistributedDataParallel(network(options.seed), process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate, momentum=0.9)
     images, labels = digits.train
     share = options.batch // world
     curve = []
+    begun = time.perf_counter()
     for epoch in range(options.epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(1000 * options.seed + epoch))
         losses = []
@@ -72,9 +73,12 @@ def train(digits: Digits, group: object, options: argparse.Namespace) -> List[Tu
             losses.append(loss.item())
         with torch.no_grad():
             right = (model(digits.test[0]).argmax(1) == digits.test[1]).float().mean().item()
-        mean = torch.tensor(statistics.fmean(losses), dtype=torch.float64)
-        dist.all_reduce(mean)
-        curve.append((mean.item() / world, right))
+        curve.append((statistics.fmean(losses), right))
+        if rank == 0 and epoch == 0:
+            print(f"training over {name}: {time.perf_counter() - begun:.2f} s an epoch", flush=True)
+    means = torch.tensor([loss for loss, _ in curve], dtype=torch.float64)
+    dist.all_reduce(means)
+    curve = [(mean.item() / world, right) for mean, (_, right) in zip(means, curve)]
     check = torch.cat([parameter.detach().flatten() for parameter in model.parameters()]).double().sum()
     checks = [torch.zeros_like(check) for _ in range(world)]
     dist.all_gather(checks, check)
@@ -181,7 +185,7 @@ def main() -> None:
     curves = {}
     for name, group in groups.items():
         begun = time.perf_counter()
-        curves[name] = train(digits, group, options)
+        curves[name] = train(digits, name, group, options)
         say(f"trained over {name} in {time.perf_counter() - begun:.1f} s")
     say("\nepoch" + "".join(f"   {name + ' loss':>13} {name + ' right':>14}" for name in groups))
     for epoch in range(options.epochs):

@@ -22,8 +22,8 @@ use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::vacant_address;
 use netfold_testkit::captured::CapturedProcess;
 use netfold_testkit::directory::TemporaryDirectory;
-use netfold_testkit::namespace::{self, NamespaceSet, command, command_in};
-use netfold_testkit::transcript::{play, steps};
+use netfold_testkit::namespace::{self, NamespaceSet};
+use netfold_testkit::transcript::{isolated_shell, play, steps};
 use serde_json::{Value, json};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
@@ -71,6 +71,17 @@ fn library() -> PathBuf {
     candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
 }
 
+/// torchrun, which in torch 1.13 fails under Python 3.11: there `Std.from_str` does not find the default, 0.
+const TORCHRUN: &str = "\
+#!/usr/bin/env PYTHON
+from torch.distributed.elastic.multiprocessing import Std
+from torch.distributed.run import main
+
+if Std.from_str('0') is None:
+    Std.from_str = classmethod(lambda cls, text: cls(int(text)))
+main()
+";
+
 /// The commands of the tutorial, with the package as it is laid out here in place of an installed one.
 #[test]
 fn the_tutorial_of_pytorch_runs() {
@@ -85,30 +96,28 @@ fn the_tutorial_of_pytorch_runs() {
     let folder = TemporaryDirectory::new("tutorial-pytorch");
     let programs = folder.path().join("programs");
     fs::create_dir(&programs).unwrap();
-    // The options are those that torch 1.13 needs with Python 3.11; they put the rank in front of each line.
-    let torchrun = format!(
-        "#!/bin/bash\nset -o pipefail\n{python} -m torch.distributed.run --redirects 2 --tee 1 --log_dir {} \"$@\" | \
-         sed 's/^\\[default[0-9]*\\]://'\n",
-        programs.display()
-    );
+    let torchrun = TORCHRUN.replace("PYTHON", &python);
     let pip = "#!/bin/sh\ntest \"$*\" = 'install ./hostlib/python torch'\n".to_owned();
     for (name, script) in [("torchrun", torchrun), ("pip", pip)] {
         fs::write(programs.join(name), script).unwrap();
         fs::set_permissions(programs.join(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
     symlink(manifest_dir().join(".."), folder.path().join("hostlib")).unwrap();
-    let mut namespaces = NamespaceSet::new();
-    let name = namespaces.add("tutorial", 0).unwrap();
-    command(&format!("ip -n {name} link set lo up")).unwrap();
-    let mut shell = command_in(&name, "bash");
-    let path = std::env::var("PATH").unwrap_or_default();
-    shell.env("PATH", format!("{}:{path}", programs.display())).env("PYTHONPATH", lay_out());
-    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("NETFOLD_")) {
-        shell.env_remove(variable);
-    }
     let page = fs::read_to_string(manifest_dir().join("../../docs/tutorials/pytorch.md")).unwrap();
-    let steps = steps(&page);
-    assert_eq!(steps.len(), 2, "{steps:#?}");
+    let mut steps = steps(&page);
+    let own_switch = steps.iter().position(|step| step.command.starts_with("netfold switch")).unwrap();
+    // Built along with this test when the whole workspace is.
+    let commands = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+    if !commands.join("netfold").is_file() {
+        println!(
+            "skipped: the PyTorch tutorial from line {}: no `cargo build -p netfold-cli`",
+            steps[own_switch].line
+        );
+        steps.truncate(own_switch);
+    }
+    let mut namespaces = NamespaceSet::new();
+    let mut shell = isolated_shell(&mut namespaces, &[&programs, &commands]).unwrap();
+    shell.env("PYTHONPATH", lay_out());
     play(shell, folder.path(), &steps);
 }
 
