@@ -18,7 +18,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A switch, as described to the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +128,11 @@ pub trait Route: Send {
         let planes = vec![0; shape.workers.len()];
         ChosenTree { switches, shape, edges: Vec::new(), planes }
     }
+
+    /// The name of the host that has an address, where hosts have names.
+    fn host_name(&self, _address: IpAddr) -> Option<&str> {
+        None
+    }
 }
 
 /// All workers at one switch. Of several, such as the queues of one, each tree of a job takes another as far as there are as many, and of
@@ -194,6 +199,10 @@ impl Route for Topology {
             Some(Edge { child, parent, link })
         });
         ChosenTree { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
+    }
+
+    fn host_name(&self, address: IpAddr) -> Option<&str> {
+        Some(&self.host(self.host_of(address)?).name)
     }
 }
 
@@ -341,6 +350,11 @@ impl Fleet {
     /// The links, and how many trees go over each.
     pub(crate) fn links(&self) -> impl Iterator<Item = (&LinkInfo, u64)> {
         self.links.iter().zip(self.loads.iter().copied())
+    }
+
+    /// The name of the host that has an address, where hosts have names.
+    pub(crate) fn host_name(&self, address: IpAddr) -> Option<&str> {
+        self.route.host_name(address)
     }
 
     /// Bits a second of a link, if that is known.

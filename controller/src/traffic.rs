@@ -2,6 +2,10 @@
 //!
 //! What a member reports is believed for its own job alone: it changes no decision, and nothing of another job.
 
+mod links;
+
+pub(crate) use links::{AccessLink, LinkedTree, of_links};
+
 use crate::view::TrafficView;
 use netfold_control::MemberCounters;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,58 +17,89 @@ const SAMPLES_MAX: usize = 9;
 /// Counters of a tree's members.
 #[derive(Debug, Default)]
 pub(crate) struct TreeTraffic {
-    /// The newest counters of each member, also of those that have left.
-    members: BTreeMap<u16, MemberCounters>,
-    /// What was counted since each member's first report: a controller that has restarted does not know when the rest was.
-    since_first: MemberCounters,
-    /// By time, the oldest first.
-    samples: VecDeque<(Duration, MemberCounters)>,
+    /// By rank, also of those that have left.
+    members: BTreeMap<u16, MemberTraffic>,
+    /// When samples were taken, the oldest first.
+    times: VecDeque<Duration>,
+}
+
+/// Counters of a member.
+#[derive(Debug)]
+struct MemberTraffic {
+    /// Its first report: a controller that has restarted does not know when that was counted.
+    first: MemberCounters,
+    newest: MemberCounters,
+    /// One for each of the last times since its first report, the oldest first.
+    samples: VecDeque<MemberCounters>,
+}
+
+impl MemberTraffic {
+    fn sample(&mut self) {
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(self.newest);
+    }
+
+    /// What it counted between the first and the last of so many samples of its tree.
+    fn recent(&self, samples: usize) -> MemberCounters {
+        let Some(last) = self.samples.back() else { return MemberCounters::default() };
+        let before = self.samples.front().filter(|_| self.samples.len() == samples);
+        last.since(before.unwrap_or(&self.first))
+    }
 }
 
 impl TreeTraffic {
     /// Takes the counters of a member. Counters that are less than before, or contradict each other, are ignored.
     pub(crate) fn report(&mut self, rank: u16, counters: MemberCounters) {
-        let known = self.members.get(&rank).copied();
-        if !counters.may_follow(&known.unwrap_or_default()) {
-            return;
+        let known = self.member(rank).unwrap_or_default();
+        if counters.may_follow(&known) {
+            let first = || MemberTraffic { first: counters, newest: counters, samples: VecDeque::new() };
+            self.members.entry(rank).or_insert_with(first).newest = counters;
         }
-        if let Some(known) = known {
-            self.since_first = self.since_first.plus(&counters.since(&known));
-        }
-        self.members.insert(rank, counters);
     }
 
     /// Takes a sample, for rates.
     pub(crate) fn sample(&mut self, now: Duration) {
-        if self.samples.len() == SAMPLES_MAX {
-            self.samples.pop_front();
+        if self.times.len() == SAMPLES_MAX {
+            self.times.pop_front();
         }
-        self.samples.push_back((now, self.since_first));
+        self.times.push_back(now);
+        self.members.values_mut().for_each(MemberTraffic::sample);
     }
 
     /// No session is open any more: rates are 0, until there are samples again.
     pub(crate) fn pause(&mut self) {
-        self.samples.clear();
+        self.times.clear();
+        self.members.values_mut().for_each(|member| member.samples.clear());
     }
 
     /// The newest counters of a member.
     pub(crate) fn member(&self, rank: u16) -> Option<MemberCounters> {
-        self.members.get(&rank).copied()
+        Some(self.members.get(&rank)?.newest)
+    }
+
+    /// The time that rates are over, in seconds; `None` before there are two samples.
+    fn seconds(&self) -> Option<f64> {
+        let window = self.times.back()?.saturating_sub(*self.times.front()?);
+        Some(window.as_secs_f64()).filter(|seconds| *seconds > 0.0)
+    }
+
+    /// What a member counted in that time; `None` if it has reported nothing.
+    fn recent(&self, rank: u16) -> Option<MemberCounters> {
+        Some(self.members.get(&rank)?.recent(self.times.len()))
     }
 
     /// The traffic; `None` if no member has reported any.
     fn sum(&self) -> Option<TreeSum> {
         let members = u32::try_from(self.members.len()).ok().filter(|members| *members > 0)?;
-        let totals = self.members.values().fold(MemberCounters::default(), |sum, member| sum.plus(member));
-        let window = match (self.samples.front(), self.samples.back()) {
-            (Some(first), Some(last)) => (last.0.saturating_sub(first.0), last.1.since(&first.1)),
-            _ => (Duration::ZERO, MemberCounters::default()),
-        };
-        let goodput = match window.0.as_secs_f64() {
-            seconds if seconds > 0.0 => window.1.tensor_bytes as f64 / seconds / f64::from(members),
-            _ => 0.0,
-        };
-        Some(TreeSum { totals, recent: window.1, goodput })
+        let add = |sum: MemberCounters, more: MemberCounters| sum.plus(&more);
+        let newest = self.members.values().map(|member| member.newest);
+        let recent = self.members.values().map(|member| member.recent(self.times.len()));
+        let recent = recent.fold(MemberCounters::default(), add);
+        let goodput =
+            self.seconds().map_or(0.0, |seconds| recent.tensor_bytes as f64 / seconds / f64::from(members));
+        Some(TreeSum { totals: newest.fold(MemberCounters::default(), add), recent, members, goodput })
     }
 }
 
@@ -73,6 +108,8 @@ struct TreeSum {
     totals: MemberCounters,
     /// Counted within the time that rates are over.
     recent: MemberCounters,
+    /// Members that have reported.
+    members: u32,
     /// Bytes a second.
     goodput: f64,
 }
@@ -82,6 +119,7 @@ pub(crate) fn of_job<'a>(trees: impl Iterator<Item = &'a TreeTraffic>) -> Option
     let add = |a: TreeSum, b: TreeSum| TreeSum {
         totals: a.totals.plus(&b.totals),
         recent: a.recent.plus(&b.recent),
+        members: a.members + b.members,
         goodput: a.goodput + b.goodput,
     };
     let sum = trees.filter_map(TreeTraffic::sum).reduce(add)?;
@@ -104,7 +142,8 @@ mod tests {
 
     fn counters(tensor_bytes: u64, packets_sent: u64, packets_retransmitted: u64) -> MemberCounters {
         let results_received = packets_sent - packets_retransmitted;
-        MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received }
+        let bytes_sent = 1_000 * packets_sent;
+        MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received }
     }
 
     fn view(trees: &[&TreeTraffic]) -> Option<TrafficView> {
@@ -165,13 +204,29 @@ mod tests {
             assert_eq!(tree.member(0), Some(counters(25_000, 200, 20)));
         }
         // What grows is believed, and the sum does not overflow.
-        (0..2).for_each(|rank| tree.report(rank, counters(u64::MAX, u64::MAX, 20)));
+        let most = MemberCounters { bytes_sent: u64::MAX, ..counters(u64::MAX, u64::MAX / 1_000, 20) };
+        (0..2).for_each(|rank| tree.report(rank, most));
         tree.sample(HEARTBEAT * 21);
         assert_eq!(view(&[&tree]).unwrap().totals.tensor_bytes, u64::MAX);
     }
 
     #[test]
     fn the_samples_are_bounded() {
-        assert_eq!(steady(1_000).samples.len(), SAMPLES_MAX);
+        let tree = steady(1_000);
+        assert_eq!(tree.times.len(), SAMPLES_MAX);
+        assert!(tree.members.values().all(|member| member.samples.len() == SAMPLES_MAX));
+    }
+
+    #[test]
+    fn a_member_that_reports_later_counts_from_its_first_report() {
+        let mut tree = steady(4);
+        tree.report(2, counters(1 << 30, 1 << 20, 0));
+        tree.sample(HEARTBEAT * 5);
+        assert_eq!(tree.recent(2), Some(MemberCounters::default()));
+        tree.report(2, counters((1 << 30) + 50, (1 << 20) + 5, 0));
+        tree.sample(HEARTBEAT * 6);
+        let recent = tree.recent(2).unwrap();
+        assert_eq!((recent.tensor_bytes, recent.packets_sent), (50, 5));
+        assert_eq!((tree.recent(0).unwrap().packets_sent, tree.recent(3)), (40, None));
     }
 }

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub switches: Vec<SwitchView>,
     /// In the order of the topology.
     pub links: Vec<LinkView>,
+    /// The links of hosts to switches over which members of jobs send, by switch and host.
+    pub access: Vec<AccessView>,
     /// Sessions of workers that are open.
     pub sessions: u32,
     /// The next epoch to be used.
@@ -189,6 +191,33 @@ pub struct LinkView {
     pub up: bool,
     /// Trees of jobs that use it.
     pub trees: u32,
+    /// Its traffic, once a member of these trees has reported any.
+    pub traffic: Option<LinkTraffic>,
+}
+
+/// The link of a host to a switch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AccessView {
+    /// The host's name in the topology, or its address.
+    pub host: String,
+    /// The switch's name.
+    pub switch: String,
+    /// Workers on this host that send to this switch, in all trees of all jobs.
+    pub workers: u32,
+    /// Its traffic, once one of them has reported any.
+    pub traffic: Option<LinkTraffic>,
+}
+
+/// Traffic over a link in the last seconds, computed from the counters of the workers whose packets it carries: no switch measures it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct LinkTraffic {
+    /// Bytes a second towards the roots of trees, without headers of UDP and below: what the workers of a host send, or one packet for each
+    /// chunk of a tree. From the roots come about as many.
+    pub bytes_per_second: u64,
+    /// Packets a second, in the same direction.
+    pub packets_per_second: u64,
+    /// The fraction, 0 to 1, of the packets sent by these workers, or by the workers of these trees, that were retransmissions.
+    pub retransmission_ratio: f64,
 }
 
 /// Something that happened, for logs, people and watchers.

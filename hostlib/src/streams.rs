@@ -176,6 +176,7 @@ impl Streams {
             let stats = worker.stats();
             counters.tensor_bytes += tensors.bytes_done(|op| worker.missing(op));
             counters.packets_sent += stats.sent;
+            counters.bytes_sent += stats.sent_bytes;
             counters.packets_retransmitted += stats.retransmitted;
             counters.results_received += stats.results;
         }

@@ -6,9 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use netfold_control::MemberCounters;
-use netfold_controller::view::{ControllerEvent, JobView, Snapshot, SwitchView, TenantView, TrafficView};
+use netfold_controller::view::{
+    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, Snapshot, SwitchView, TenantView,
+    TrafficView,
+};
 use netfold_listener::{Closure, ListenerCounters};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -73,6 +77,30 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch, by result"),
     ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
     ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
+    ("netfold_link_rate_bits_per_second", &["a", "b"], "rate of the link in the topology, in each direction"),
+    (
+        "netfold_link_bytes_per_second",
+        &["a", "b"],
+        "bytes a second of trees over the link, in each direction, computed from workers' counters",
+    ),
+    (
+        "netfold_link_packets_per_second",
+        &["a", "b"],
+        "packets a second of trees over the link, in each direction, computed from workers' counters",
+    ),
+    (
+        "netfold_link_retransmission_ratio",
+        &["a", "b"],
+        "fraction of the packets of the workers of these trees that were retransmissions",
+    ),
+    ("netfold_access_workers", &["host", "switch"], "workers of a host that send to the switch"),
+    ("netfold_access_bytes_per_second", &["host", "switch"], "bytes a second that they send"),
+    ("netfold_access_packets_per_second", &["host", "switch"], "packets a second that they send"),
+    (
+        "netfold_access_retransmission_ratio",
+        &["host", "switch"],
+        "fraction of these packets that were retransmissions",
+    ),
     ("netfold_events_total", &["kind"], "events since the controller started, by kind"),
     ("netfold_jobs_ended_total", &["reason"], "jobs that ended since the controller started, by reason"),
     (
@@ -141,10 +169,8 @@ pub(crate) fn scrape(
     snapshot.jobs.iter().for_each(|job| metrics.job(job));
     snapshot.tenants.iter().for_each(|tenant| metrics.tenant(tenant));
     snapshot.switches.iter().for_each(|switch| metrics.switch(switch));
-    for link in &snapshot.links {
-        metrics.set("netfold_link_up", [link.a.as_str(), &link.b], u32::from(link.up));
-        metrics.set("netfold_link_trees", [link.a.as_str(), &link.b], link.trees);
-    }
+    snapshot.links.iter().for_each(|link| metrics.link(link));
+    snapshot.access.iter().for_each(|access| metrics.access(access));
     for (kind, count) in &counts.kinds {
         metrics.count("netfold_events_total", [kind], *count);
     }
@@ -172,6 +198,7 @@ pub(crate) fn standby() -> Result<String, fmt::Error> {
 #[derive(Default)]
 struct MetricSet {
     gauges: BTreeMap<&'static str, Family<Labels, Gauge>>,
+    ratios: BTreeMap<&'static str, Family<Labels, Gauge<f64, AtomicU64>>>,
     counters: BTreeMap<&'static str, Family<Labels, Counter>>,
 }
 
@@ -183,6 +210,21 @@ impl MetricSet {
         value: impl Into<i64>,
     ) {
         self.gauges.entry(name).or_default().get_or_create(&labels(name, values)).set(value.into());
+    }
+
+    /// Adds to a gauge, which is 0 at first.
+    fn add(&mut self, name: &'static str, values: [&str; 2], value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        let family = self.gauges.entry(name).or_default();
+        let gauge = family.get_or_create(&labels(name, values));
+        gauge.set(gauge.get().saturating_add(value));
+    }
+
+    /// Raises a ratio, which is 0 at first.
+    fn raise(&mut self, name: &'static str, values: [&str; 2], ratio: f64) {
+        let family = self.ratios.entry(name).or_default();
+        let gauge = family.get_or_create(&labels(name, values));
+        gauge.set(gauge.get().max(ratio));
     }
 
     fn count<'a>(&mut self, name: &'static str, values: impl IntoIterator<Item = &'a &'a str>, value: u64) {
@@ -214,7 +256,7 @@ impl MetricSet {
     fn traffic(&mut self, name: [&str; 2], traffic: &TrafficView) {
         let goodput = i64::try_from(traffic.goodput).unwrap_or(i64::MAX);
         self.set("netfold_job_goodput_bytes_per_second", name, goodput);
-        let MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received } =
+        let MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received, .. } =
             traffic.totals;
         self.count("netfold_job_tensor_bytes_total", &name, tensor_bytes);
         self.count("netfold_job_packets_sent_total", &name, packets_sent);
@@ -247,6 +289,34 @@ impl MetricSet {
         }
     }
 
+    /// Several links between two switches are one in the metrics.
+    fn link(&mut self, link: &LinkView) {
+        let ends = [link.a.as_str(), &link.b];
+        self.set("netfold_link_up", ends, u32::from(link.up));
+        self.add("netfold_link_trees", ends, link.trees.into());
+        if let Some(rate) = link.rate {
+            self.add("netfold_link_rate_bits_per_second", ends, rate);
+        }
+        if let Some(LinkTraffic { bytes_per_second, packets_per_second, retransmission_ratio }) = link.traffic
+        {
+            self.add("netfold_link_bytes_per_second", ends, bytes_per_second);
+            self.add("netfold_link_packets_per_second", ends, packets_per_second);
+            self.raise("netfold_link_retransmission_ratio", ends, retransmission_ratio);
+        }
+    }
+
+    fn access(&mut self, access: &AccessView) {
+        let ends = [access.host.as_str(), &access.switch];
+        self.set("netfold_access_workers", ends, access.workers);
+        if let Some(LinkTraffic { bytes_per_second, packets_per_second, retransmission_ratio }) =
+            access.traffic
+        {
+            self.add("netfold_access_bytes_per_second", ends, bytes_per_second);
+            self.add("netfold_access_packets_per_second", ends, packets_per_second);
+            self.raise("netfold_access_retransmission_ratio", ends, retransmission_ratio);
+        }
+    }
+
     fn listener(&mut self, counters: &ListenerCounters) {
         let name = counters.policy().name;
         self.set("netfold_connections", [name], i64::try_from(counters.open()).unwrap_or(i64::MAX));
@@ -261,6 +331,9 @@ impl MetricSet {
         let mut registry = Registry::default();
         for (name, _, help) in METRICS {
             if let Some(family) = self.gauges.remove(name) {
+                registry.register(*name, *help, family);
+            }
+            if let Some(family) = self.ratios.remove(name) {
                 registry.register(*name, *help, family);
             }
             if let Some(family) = self.counters.remove(name) {

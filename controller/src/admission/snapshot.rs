@@ -4,26 +4,31 @@ use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
 use crate::jobs::{ActiveTree, FormingTree, Presence};
 use crate::record::{JobName, JobRecord, JobState};
-use crate::traffic;
+use crate::traffic::{self, AccessLink, LinkedTree};
 use crate::view::SnapshotScope;
 use crate::view::{
-    JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView, TreeView,
+    AccessView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView,
+    TenantView, TreeView,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 impl Coordinator {
-    /// Snapshot of tenants, jobs and switches. Links belong to the topology, which is not known here.
+    /// Snapshot of tenants, jobs, switches and links.
     pub fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
         if scope == SnapshotScope::All {
             names.extend(self.jobs.keys());
         }
+        let sums =
+            traffic::of_links(self.fleet.links().count(), self.active.values().map(|job| self.linked(job)));
         Snapshot {
             taken_ms: self.config.unix_s * 1000 + self.now.as_millis() as u64,
             tenants: self.tenants.keys().filter_map(|name| self.view_tenant(name)).collect(),
             jobs: names.into_iter().filter_map(|name| self.view_job(name)).collect(),
             switches: (0..self.fleet.len()).map(|switch| self.view_switch(switch)).collect(),
-            links: self.view_links(),
+            links: self.view_links(sums.links),
+            access: self.view_access(sums.access),
             sessions: self.sessions.len() as u32,
             epoch_next: self.fleet.epoch_next(),
         }
@@ -143,15 +148,43 @@ impl Coordinator {
         }
     }
 
-    fn view_links(&self) -> Vec<LinkView> {
-        let view = |(link, trees): (&LinkInfo, u64)| LinkView {
+    /// What the packets of a tree pass.
+    fn linked<'a>(&'a self, job: &'a ActiveTree) -> LinkedTree<'a> {
+        let ActiveTree { placement, traffic, .. } = job;
+        let access = |(leaf, endpoint): (&usize, &SocketAddr)| AccessLink {
+            host: match self.fleet.host_name(endpoint.ip()) {
+                Some(name) => name.into(),
+                None => endpoint.ip().to_string().into(),
+            },
+            switch: placement.switches[*leaf],
+        };
+        LinkedTree {
+            traffic,
+            members: placement.shape().workers.iter().zip(&placement.members).map(access).collect(),
+            links: placement.chosen.edges.iter().map(|edge| edge.link.index()).collect(),
+        }
+    }
+
+    fn view_links(&self, traffic: Vec<Option<LinkTraffic>>) -> Vec<LinkView> {
+        let view = |((link, trees), traffic): ((&LinkInfo, u64), Option<LinkTraffic>)| LinkView {
             a: self.fleet.info(link.a).name.clone(),
             b: self.fleet.info(link.b).name.clone(),
             rate: link.rate,
             up: self.fleet.down(link.a).is_none() && self.fleet.down(link.b).is_none(),
             trees: u32::try_from(trees).unwrap_or(u32::MAX),
+            traffic,
         };
-        self.fleet.links().map(view).collect()
+        self.fleet.links().zip(traffic).map(view).collect()
+    }
+
+    fn view_access(&self, sums: BTreeMap<AccessLink<'_>, (u32, Option<LinkTraffic>)>) -> Vec<AccessView> {
+        let view = |(link, (workers, traffic)): (AccessLink<'_>, (u32, Option<LinkTraffic>))| AccessView {
+            host: link.host.into_owned(),
+            switch: self.fleet.info(link.switch).name.clone(),
+            workers,
+            traffic,
+        };
+        sums.into_iter().map(view).collect()
     }
 
     fn view_switch(&self, switch: usize) -> SwitchView {

@@ -1,16 +1,21 @@
 //! Traffic of jobs, as their members report it with their heartbeats.
 
-use crate::bench::{Bench, config};
+use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
-use netfold_control::{MemberCounters, SessionRequest};
+use netfold_control::{Join, MemberCounters, Mode, Numerics, SessionRequest};
 use netfold_controller::admission::SessionId;
-use netfold_controller::record::JobName;
-use netfold_controller::view::{JobView, MemberView};
+use netfold_controller::fleet::{Fleet, SwitchInfo, links};
+use netfold_controller::record::{JobName, StoredRecords};
+use netfold_controller::topology::Topology;
+use netfold_controller::view::{JobView, LinkTraffic, MemberView, SnapshotScope};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use std::time::Duration;
 
 fn counters(tensor_bytes: u64, packets_sent: u64, packets_retransmitted: u64) -> MemberCounters {
     let results_received = packets_sent.saturating_sub(packets_retransmitted);
-    MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received }
+    let bytes_sent = packets_sent.saturating_mul(1_000);
+    MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received }
 }
 
 fn report(bench: &mut Bench, id: SessionId, counters: MemberCounters) {
@@ -97,4 +102,92 @@ fn a_worker_that_waits_for_its_peers_reports_nothing() {
     bench.run_tasks();
     assert_eq!(member(&bench, "demo", 0).counters, None);
     bench.finish();
+}
+
+const LEAF_SPINE: &str = r#"
+[[switch]]
+name = "leaf1"
+p4runtime = "10.9.0.1:9559"
+role = "leaf"
+[[switch]]
+name = "leaf2"
+p4runtime = "10.9.0.2:9559"
+role = "leaf"
+[[switch]]
+name = "spine"
+p4runtime = "10.9.0.3:9559"
+role = "spine"
+[[host]]
+name = "left"
+addresses = ["10.0.1.0/24"]
+switch = "leaf1"
+[[host]]
+name = "right"
+addresses = ["10.0.2.0/24"]
+switch = "leaf2"
+[[link]]
+a = "leaf1"
+b = "spine"
+rate = "1G"
+[[link]]
+a = "leaf2"
+b = "spine"
+"#;
+
+/// A job of two workers at each of these hosts, over the switches of [`LEAF_SPINE`].
+fn start_at(bench: &mut Bench, name: &str, hosts: &[u8], port: u16) -> Vec<SessionId> {
+    let world = 2 * hosts.len() as u16;
+    let members: Vec<SessionId> = (0..world)
+        .map(|rank| {
+            let id = bench.open().unwrap();
+            let address = Some([10, 0, hosts[usize::from(rank / 2)], 1].into());
+            let join = Join::new(name, (rank, world), Mode::Bfp16, 256, port + rank);
+            bench.say(id, SessionRequest::Join(Join { address, ..join }));
+            id
+        })
+        .collect();
+    bench.run_tasks();
+    members
+}
+
+#[test]
+fn traffic_of_links_is_that_of_the_members_whose_packets_they_carry() {
+    let topology = Topology::from_toml(LEAF_SPINE).unwrap();
+    let fakes: Vec<Fake> = (0..3).map(|_| Fake::new(1024, 64, 16)).collect();
+    let infos = fakes.iter().zip(topology.switches()).enumerate().map(|(at, (fake, switch))| SwitchInfo {
+        name: switch.name.clone(),
+        data: Some(([10, 9, 0, at as u8 + 1], 20038).into()),
+        ..SwitchInfo::own(fake.lock().limits, Numerics::Word)
+    });
+    let known = links(&topology);
+    let fleet =
+        Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(3)).linked(known);
+    let mut bench = Bench::over(fakes, config(), fleet, StoredRecords::default());
+    let both = start_at(&mut bench, "both", &[1, 2], 5000);
+    let left = start_at(&mut bench, "left", &[1], 6000);
+    let silent = bench.coordinator.snapshot(SnapshotScope::Live);
+    assert!(silent.links.iter().all(|link| link.traffic.is_none()), "{:?}", silent.links);
+    assert_eq!(silent.access.iter().map(|access| access.workers).collect::<Vec<_>>(), [4, 2]);
+
+    // 2,000 packets of 1,000 bytes a second each, of which 20 are retransmissions.
+    work(&mut bench, &[both, left].concat());
+    let snapshot = bench.coordinator.snapshot(SnapshotScope::Live);
+    let traffic = |bytes_per_second, packets_per_second| {
+        Some(LinkTraffic { bytes_per_second, packets_per_second, retransmission_ratio: 0.01 })
+    };
+    let access: Vec<_> = snapshot
+        .access
+        .iter()
+        .map(|access| (access.host.as_str(), access.switch.as_str(), access.workers, access.traffic))
+        .collect();
+    assert_eq!(
+        access,
+        [("left", "leaf1", 4, traffic(8_000_000, 8_000)), ("right", "leaf2", 2, traffic(4_000_000, 4_000))]
+    );
+    // One job's tree has both links; each carries one packet for each chunk.
+    for (link, rate) in snapshot.links.iter().zip([1_000_000_000, 100_000_000_000]) {
+        assert_eq!((link.trees, link.rate), (1, Some(rate)), "{link:?}");
+        assert_eq!(link.traffic, traffic(1_980_000, 1_980), "{link:?}");
+    }
+    bench.finish_all();
 }

@@ -11,6 +11,9 @@ pub struct MemberCounters {
     /// Packets sent to the switch, retransmissions included.
     #[serde(default)]
     pub packets_sent: u64,
+    /// Bytes of these packets, headers of UDP and below not counted.
+    #[serde(default)]
+    pub bytes_sent: u64,
     /// Those of them that were retransmissions.
     #[serde(default)]
     pub packets_retransmitted: u64,
@@ -24,6 +27,7 @@ impl MemberCounters {
     pub fn may_follow(&self, earlier: &Self) -> bool {
         self.tensor_bytes >= earlier.tensor_bytes
             && self.packets_sent >= earlier.packets_sent
+            && self.bytes_sent >= earlier.bytes_sent
             && self.packets_retransmitted >= earlier.packets_retransmitted
             && self.results_received >= earlier.results_received
             && self.packets_retransmitted <= self.packets_sent
@@ -45,6 +49,7 @@ impl MemberCounters {
         Self {
             tensor_bytes: combine(self.tensor_bytes, other.tensor_bytes),
             packets_sent: combine(self.packets_sent, other.packets_sent),
+            bytes_sent: combine(self.bytes_sent, other.bytes_sent),
             packets_retransmitted: combine(self.packets_retransmitted, other.packets_retransmitted),
             results_received: combine(self.results_received, other.results_received),
         }
@@ -60,14 +65,20 @@ mod tests {
         let at = |tensor_bytes, packets_sent, packets_retransmitted, results_received| MemberCounters {
             tensor_bytes,
             packets_sent,
+            bytes_sent: packets_sent,
             packets_retransmitted,
             results_received,
         };
         let earlier = at(10, 20, 2, 18);
         assert!(earlier.may_follow(&earlier) && at(11, 21, 2, 19).may_follow(&earlier));
-        for wrong in
-            [at(9, 20, 2, 18), at(10, 19, 2, 18), at(10, 20, 1, 18), at(10, 20, 2, 17), at(10, 20, 21, 18)]
-        {
+        for wrong in [
+            at(9, 20, 2, 18),
+            at(10, 19, 2, 18),
+            MemberCounters { bytes_sent: 19, ..earlier },
+            at(10, 20, 1, 18),
+            at(10, 20, 2, 17),
+            at(10, 20, 21, 18),
+        ] {
             assert!(!wrong.may_follow(&earlier), "{wrong:?}");
         }
         let most = at(u64::MAX, u64::MAX, 0, u64::MAX);

@@ -223,10 +223,15 @@ impl Scene {
             8 => self.resume(input),
             0 => {
                 let mut counter = || u64::from(input.byte()) << (8 * (input.byte() % 8));
-                let [tensor_bytes, packets_sent, packets_retransmitted, results_received] =
-                    [counter(), counter(), counter(), counter()];
-                let counters =
-                    MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received };
+                let [tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received] =
+                    std::array::from_fn(|_| counter());
+                let counters = MemberCounters {
+                    tensor_bytes,
+                    packets_sent,
+                    bytes_sent,
+                    packets_retransmitted,
+                    results_received,
+                };
                 SessionRequest::Alive { counters: Some(counters) }
             }
             1 => SessionRequest::Leave {},

@@ -56,7 +56,7 @@ pub(super) fn retransmissions(job: &v1::Job) -> String {
 }
 
 /// A fraction in percent; a fraction that is not 0 is not shown as 0.
-fn percent(fraction: f64) -> String {
+pub(super) fn percent(fraction: f64) -> String {
     match 100.0 * fraction {
         percent if percent > 0.0 && percent < 0.01 => "<0.01 %".to_owned(),
         percent => format!("{percent:.2} %"),
@@ -119,7 +119,8 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
 fn counters_value(counters: v1::Counters) -> Value {
     json!({
         "tensor_bytes": counters.tensor_bytes, "packets_sent": counters.packets_sent,
-        "packets_retransmitted": counters.packets_retransmitted, "results_received": counters.results_received,
+        "bytes_sent": counters.bytes_sent, "packets_retransmitted": counters.packets_retransmitted,
+        "results_received": counters.results_received,
     })
 }
 
@@ -150,6 +151,34 @@ pub(super) fn switch_value(switch: &v1::Switch) -> Value {
         "slots": switch.slots, "slots_used": switch.slots_used, "ports": switch.ports, "ports_used": switch.ports_used,
         "groups": switch.groups, "groups_used": switch.groups_used, "ranges": ranges, "packets": packets,
     })
+}
+
+/// The links between switches, then those of hosts to switches, for `--json`.
+pub(super) fn link_values<'a>(
+    links: &'a [v1::Link],
+    access: &'a [v1::AccessLink],
+) -> impl Iterator<Item = Value> + 'a {
+    let traffic = |traffic: Option<v1::LinkTraffic>| {
+        traffic.map(|traffic| {
+            json!({
+                "bytes_per_second": traffic.bytes_per_second, "packets_per_second": traffic.packets_per_second,
+                "retransmission_ratio": traffic.retransmission_ratio,
+            })
+        })
+    };
+    let between = move |link: &v1::Link| {
+        json!({
+            "event": "link", "a": link.a, "b": link.b, "rate": link.rate, "up": link.up, "trees": link.trees,
+            "traffic": traffic(link.traffic),
+        })
+    };
+    let at_host = move |link: &v1::AccessLink| {
+        json!({
+            "event": "access_link", "host": link.host, "switch": link.switch, "workers": link.workers,
+            "traffic": traffic(link.traffic),
+        })
+    };
+    links.iter().map(between).chain(access.iter().map(at_host))
 }
 
 /// An event for `--json`.

@@ -14,7 +14,7 @@ use tokio_stream::StreamExt as _;
 use tonic::Streaming;
 
 use super::job::all_jobs;
-use super::remote::{Client, ControllerOptions, event_value, job_value, switch_value};
+use super::remote::{Client, ControllerOptions, event_value, job_value, link_values, switch_value};
 use crate::error::CliError;
 use crate::lifetime::Stop;
 use crate::output::Output;
@@ -73,6 +73,7 @@ impl TopCommand {
             controller: self.options.controller.clone(),
             switches: listed.switches,
             links: listed.links,
+            access: listed.access,
             jobs,
             events: Vec::new(),
         })
@@ -145,6 +146,7 @@ fn text(scene: &Scene) -> Result<String, CliError> {
 impl Scene {
     fn events(&self, output: &Output) -> Result<(), CliError> {
         self.switches.iter().try_for_each(|switch| output.event(&switch_value(switch)))?;
+        link_values(&self.links, &self.access).try_for_each(|link| output.event(&link))?;
         self.jobs.iter().try_for_each(|job| output.event(&job_value(job)))?;
         self.events.iter().try_for_each(|event| output.event(&event_value(event)))
     }

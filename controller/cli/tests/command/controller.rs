@@ -162,9 +162,12 @@ fn two_tenants_run_jobs_at_once_and_a_third_job_is_refused() {
         poll_state(format_args!("traffic of {job}"), || traffic(&grpc, job));
     }
     let at = format!("--controller {grpc}");
-    for frame in [shown(&format!("top --once {at}")), shown(&format!("job list {at}"))] {
-        assert_eq!(frame.matches("B/s").count(), 2, "the goodput of both jobs: {frame}");
-    }
+    let listed = shown(&format!("job list {at}"));
+    assert_eq!(listed.matches("B/s").count(), 2, "the goodput of both jobs: {listed}");
+    let frame = shown(&format!("top --once {at}"));
+    assert_eq!(frame.matches("B/s").count(), 3, "the goodput of both jobs, the traffic of the link: {frame}");
+    assert!(frame.contains("any - switch") && frame.contains("4 workers"), "{frame}");
+    access_link(&at);
     assert!(shown(&format!("job describe red/one {at}")).contains("B/s for each worker"));
     let mut third = bench("red", "three");
     let refused = third.event("error");
@@ -197,6 +200,21 @@ fn traffic(grpc: &str, job: &str) -> Result<(), Value> {
     let unknown: Vec<&String> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
     assert!(names.len() > 10 && unknown.is_empty(), "not in docs/controller.md: {unknown:?}");
     Ok(())
+}
+
+/// The link of the only host, over which four workers send, has documented keys.
+fn access_link(at: &str) {
+    let (_, lines) = run(&format!("switch list {at}"));
+    let link = lines.iter().find(|line| line["event"] == "access_link").unwrap();
+    assert_eq!((text(link, "host"), text(link, "switch"), number(link, "workers")), ("any", "switch", 4.0));
+    let traffic = &link["traffic"];
+    assert!(number(traffic, "bytes_per_second") > number(traffic, "packets_per_second"), "{link}");
+    assert!((0.0..=1.0).contains(&number(traffic, "retransmission_ratio")), "{link}");
+    let mut names = BTreeSet::new();
+    keys(link, &mut names);
+    names.remove("event");
+    let unknown: Vec<&String> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() >= 7 && unknown.is_empty(), "not in docs/controller.md: {unknown:?}");
 }
 
 #[test]

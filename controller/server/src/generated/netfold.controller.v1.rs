@@ -125,6 +125,9 @@ pub struct Counters {
     /// Results received, duplicates not counted.
     #[prost(uint64, tag = "4")]
     pub results_received: u64,
+    /// Bytes of the packets sent, headers of UDP and below not counted.
+    #[prost(uint64, tag = "5")]
+    pub bytes_sent: u64,
 }
 /// A tree of a job.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -496,7 +499,7 @@ pub struct Range {
     pub tree: u32,
 }
 /// A link between two switches.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Link {
     /// Name of the switch at one end.
     #[prost(string, tag = "1")]
@@ -513,6 +516,39 @@ pub struct Link {
     /// Trees of jobs that use it.
     #[prost(uint32, tag = "5")]
     pub trees: u32,
+    /// Its traffic; not set before a worker of these trees has reported any. Not for tenants.
+    #[prost(message, optional, tag = "6")]
+    pub traffic: ::core::option::Option<LinkTraffic>,
+}
+/// The link of a host to a switch.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AccessLink {
+    /// Name of the host in the topology, or its address.
+    #[prost(string, tag = "1")]
+    pub host: ::prost::alloc::string::String,
+    /// Name of the switch.
+    #[prost(string, tag = "2")]
+    pub switch: ::prost::alloc::string::String,
+    /// Workers on this host that send to this switch, in all trees of all jobs.
+    #[prost(uint32, tag = "3")]
+    pub workers: u32,
+    /// Its traffic; not set before one of them has reported any.
+    #[prost(message, optional, tag = "4")]
+    pub traffic: ::core::option::Option<LinkTraffic>,
+}
+/// Traffic over a link in the last seconds, computed from the counters of the workers whose packets it carries: no switch measures it.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct LinkTraffic {
+    /// Bytes a second towards the roots of trees, without headers of UDP and below: what the workers of a host send, or one packet for each
+    /// chunk of a tree. From the roots come about as many.
+    #[prost(uint64, tag = "1")]
+    pub bytes_per_second: u64,
+    /// Packets a second, in the same direction.
+    #[prost(uint64, tag = "2")]
+    pub packets_per_second: u64,
+    /// The fraction, 0 to 1, of the packets sent by these workers, or by the workers of these trees, that were retransmissions.
+    #[prost(double, tag = "3")]
+    pub retransmission_ratio: f64,
 }
 /// Asks for the switches.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -530,6 +566,9 @@ pub struct ListSwitchesResponse {
     /// In the order of the topology.
     #[prost(message, repeated, tag = "2")]
     pub links: ::prost::alloc::vec::Vec<Link>,
+    /// The links of hosts to switches over which workers of jobs send, by switch and host. Not for tenants.
+    #[prost(message, repeated, tag = "3")]
+    pub access: ::prost::alloc::vec::Vec<AccessLink>,
 }
 /// Asks for one switch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

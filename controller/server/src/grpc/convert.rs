@@ -4,8 +4,8 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, SwitchView, TenantView,
-    TrafficView, TreeView,
+    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
+    SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -125,8 +125,9 @@ fn traffic(traffic: TrafficView) -> v1::Traffic {
 }
 
 fn counters(counters: MemberCounters) -> v1::Counters {
-    let MemberCounters { tensor_bytes, packets_sent, packets_retransmitted, results_received } = counters;
-    v1::Counters { tensor_bytes, packets_sent, packets_retransmitted, results_received }
+    let MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received } =
+        counters;
+    v1::Counters { tensor_bytes, packets_sent, packets_retransmitted, results_received, bytes_sent }
 }
 
 fn tree(tree: TreeView) -> v1::Tree {
@@ -220,8 +221,33 @@ fn range(range: RangeView, visibility: &Visibility) -> v1::Range {
     }
 }
 
-pub(super) fn link(link: LinkView) -> v1::Link {
-    v1::Link { a: link.a, b: link.b, rate: link.rate.unwrap_or(0), up: link.up, trees: link.trees }
+/// A link between switches, restricted to what the caller may see.
+pub(super) fn link(link: LinkView, visibility: &Visibility) -> v1::Link {
+    let traffic = match visibility {
+        Visibility::Everything => link.traffic.map(link_traffic),
+        Visibility::Tenant(_) => None,
+    };
+    let LinkView { a, b, rate, up, trees, .. } = link;
+    v1::Link { a, b, rate: rate.unwrap_or(0), up, trees, traffic }
+}
+
+/// The access links; none for a tenant.
+pub(super) fn access(access: Vec<AccessView>, visibility: &Visibility) -> Vec<v1::AccessLink> {
+    let message = |AccessView { host, switch, workers, traffic }| v1::AccessLink {
+        host,
+        switch,
+        workers,
+        traffic: traffic.map(link_traffic),
+    };
+    match visibility {
+        Visibility::Everything => access.into_iter().map(message).collect(),
+        Visibility::Tenant(_) => Vec::new(),
+    }
+}
+
+fn link_traffic(traffic: LinkTraffic) -> v1::LinkTraffic {
+    let LinkTraffic { bytes_per_second, packets_per_second, retransmission_ratio } = traffic;
+    v1::LinkTraffic { bytes_per_second, packets_per_second, retransmission_ratio }
 }
 
 pub(super) fn event(event: &ControllerEvent) -> v1::Event {

@@ -44,7 +44,8 @@ impl v1::switches_server::Switches for Switches {
                 .into_iter()
                 .map(|switch| convert::switch(switch, &visibility))
                 .collect(),
-            links: snapshot.links.into_iter().map(convert::link).collect(),
+            links: snapshot.links.into_iter().map(|link| convert::link(link, &visibility)).collect(),
+            access: convert::access(snapshot.access, &visibility),
         }))
     }
 

@@ -152,15 +152,36 @@ function drawStrips(snapshot) {
   }));
 }
 
+const counted = (items, noun) => `${count(items)} ${noun}${items === 1 ? "" : "s"}`;
+const used = (bytes, bits) => (bits ? percent((8 * bytes) / bits) : "");
+
+// A link between switches.
+function linkRow(link) {
+  const { traffic } = link;
+  return [
+    `${link.a} \u2013 ${link.b}`, word(link.up ? "up" : "down"), number(counted(link.trees, "tree")),
+    number(traffic ? bytesPerSecond(traffic.bytes_per_second) : ""), number(rate(link.rate)),
+    number(traffic ? used(traffic.bytes_per_second, link.rate) : ""), number(traffic ? percent(traffic.retransmission_ratio) : ""),
+  ];
+}
+
+// The link of a host to a switch, of which the topology has no rate.
+function accessRow(link) {
+  const { traffic } = link;
+  return [
+    `${link.host} \u2013 ${link.switch}`, "", number(counted(link.workers, "worker")),
+    number(traffic ? bytesPerSecond(traffic.bytes_per_second) : ""), number(""), number(""),
+    number(traffic ? percent(traffic.retransmission_ratio) : ""),
+  ];
+}
+
 function drawTables(snapshot) {
   fill("tenants", snapshot.tenants.map((tenant) => [
     tenant.name, number(count(tenant.used.slots)), number(limit(tenant.quota.slots)), number(count(tenant.used.jobs)),
     number(limit(tenant.quota.jobs)), number(count(tenant.used.workers)), number(limit(tenant.quota.workers)),
     number(tenant.weight), number(tenant.priority),
   ]), "no tenants");
-  fill("links", snapshot.links.map((link) => [
-    `${link.a} \u2013 ${link.b}`, word(link.up ? "up" : "down"), number(rate(link.rate)), number(link.trees),
-  ]), "no links between switches");
+  fill("links", snapshot.links.map(linkRow).concat(snapshot.access.map(accessRow)), "no links");
   const drops = snapshot.switches.flatMap((item) => item.packets
     .filter(([reason, packets]) => reason !== "none" && packets > 0)
     .map(([reason, packets]) => ({ reason, name: item.name, packets })));

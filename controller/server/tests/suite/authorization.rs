@@ -118,6 +118,10 @@ fn a_tenant_sees_only_its_own() {
         let shown: Vec<_> = leaf.ranges.iter().map(|range| range.job.clone()).collect();
         assert_eq!(shown, [name("red", "train"), None]);
         assert!(leaf.packets.is_empty());
+        let request = v1::ListSwitchesRequest { tenant: Some("red".into()) };
+        let listed = switches.list(with(RED, request)).await.unwrap().into_inner();
+        assert!(listed.links.len() == 6 && listed.links.iter().all(|link| link.traffic.is_none()));
+        assert!(listed.access.is_empty(), "hosts of other tenants");
 
         let mut tenants = TenantsClient::new(channel.clone());
         let own = v1::ListTenantsRequest { tenant: Some("red".into()) };

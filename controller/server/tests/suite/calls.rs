@@ -214,7 +214,12 @@ fn switches_are_listed_described_and_drained() {
     run(async {
         let mut switches = SwitchesClient::new(channel(&served).await);
         let listed = switches.list(v1::ListSwitchesRequest::default()).await.unwrap().into_inner();
-        assert_eq!((listed.switches.len(), listed.links.len()), (5, 6));
+        assert_eq!((listed.switches.len(), listed.links.len(), listed.access.len()), (5, 6, 2));
+        let traffic = listed.links[0].traffic.unwrap();
+        assert_eq!((traffic.bytes_per_second, traffic.packets_per_second), (625_000_000, 435_000));
+        assert_eq!((listed.access[0].host.as_str(), listed.access[0].switch.as_str()), ("hosts1", "leaf1"));
+        assert_eq!(listed.access[0].traffic.unwrap().bytes_per_second, 2_500_000_000);
+        assert_eq!(listed.links[5].traffic, None, "a link without trees");
         let request = v1::DescribeSwitchRequest { name: "leaf1".into(), tenant: None };
         let leaf = switches.describe(request).await.unwrap().into_inner();
         assert_eq!((leaf.slots_used, leaf.ranges.len(), leaf.packets["duplicate"]), (256, 2, 321));

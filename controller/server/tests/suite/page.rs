@@ -204,6 +204,11 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         "takes no more jobs",
         "duplicate",
         "100 Gbit/s",
+        // Of the links between switches, and of those to hosts.
+        "625 MB/s",
+        "5.00 %",
+        "hosts1 \u{2013} leaf1",
+        "2.50 GB/s",
         "1.25 GB/s",
         "0.03 %",
     ];

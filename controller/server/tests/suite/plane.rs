@@ -9,8 +9,8 @@ use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecord
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    ControllerEvent, JobView, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView, TenantView,
-    TrafficView, TreeView,
+    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot,
+    SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -43,11 +43,16 @@ fn tenant(name: &str, token: &str) -> TenantRecord {
     TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token: Some(TokenHash::of(token)) }
 }
 
+/// Of a link of 100 Gbit/s.
+const LINK_TRAFFIC: LinkTraffic =
+    LinkTraffic { bytes_per_second: 625_000_000, packets_per_second: 435_000, retransmission_ratio: 0.00025 };
+
 /// Counters of so many equal workers.
 fn counters(workers: u64) -> MemberCounters {
     MemberCounters {
         tensor_bytes: workers * 5_000_000_000,
         packets_sent: workers * 1_000_000,
+        bytes_sent: workers * 1_436_000_000,
         packets_retransmitted: workers * 250,
         results_received: workers * 999_000,
     }
@@ -215,6 +220,17 @@ impl ControlStub for Plane {
             rate: Some(100_000_000_000),
             up: a != "leaf3",
             trees: u32::from(a != "leaf3"),
+            traffic: (a != "leaf3").then_some(LINK_TRAFFIC),
+        };
+        let access = |host: &str, switch: &str| AccessView {
+            host: host.into(),
+            switch: switch.into(),
+            workers: 4,
+            traffic: Some(LinkTraffic {
+                bytes_per_second: 2_500_000_000,
+                packets_per_second: 1_740_000,
+                ..LINK_TRAFFIC
+            }),
         };
         Snapshot {
             taken_ms: CHANGED_S * 1000,
@@ -244,6 +260,7 @@ impl ControlStub for Plane {
                 .iter()
                 .flat_map(|leaf| [link(leaf, "spine1"), link(leaf, "spine2")])
                 .collect(),
+            access: vec![access("hosts1", "leaf1"), access("hosts2", "leaf2")],
             sessions: 8,
             epoch_next: 9,
         }

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use netfold_server::api::v1;
 
-use super::super::remote::{ControllerOptions, Table, full_name, switch_value};
+use super::super::remote::{ControllerOptions, Table, full_name, link_values, switch_value};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::grouped;
@@ -97,11 +97,7 @@ fn list(output: &Output, options: &ControllerOptions) -> Result<(), CliError> {
             switch.down_reason.clone(),
         ]);
     }
-    for link in &listed.links {
-        output.event(&serde_json::json!({
-            "event": "link", "a": link.a, "b": link.b, "rate": link.rate, "up": link.up, "trees": link.trees,
-        }))?;
-    }
+    link_values(&listed.links, &listed.access).try_for_each(|link| output.event(&link))?;
     table.print(output, "no switches")
 }
 

@@ -1,5 +1,7 @@
 //! Drawing of `netfold top`, independent of the terminal.
 
+use std::cmp::Reverse;
+
 use netfold_server::api::v1;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -7,8 +9,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
-use super::super::remote::{clock, full_name, goodput, mode_word, retransmissions, since, state_word};
-use crate::size::grouped;
+use super::super::remote::{
+    clock, counted, full_name, goodput, mode_word, percent, retransmissions, since, state_word,
+};
+use crate::size::{bytes_per_second, grouped};
 
 /// Width of a switch's bar, in characters.
 const BAR: u32 = 32;
@@ -16,6 +20,9 @@ const BAR: u32 = 32;
 /// Colours of jobs, by their index.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Blue, Color::LightRed];
+
+/// Most links shown: those with the most traffic.
+const LINKS_MAX: usize = 12;
 
 /// Least number of lines for events, and their number in a frame printed as text.
 const EVENT_LINES: u16 = 3;
@@ -25,6 +32,7 @@ pub(super) struct Scene {
     pub(super) controller: String,
     pub(super) switches: Vec<v1::Switch>,
     pub(super) links: Vec<v1::Link>,
+    pub(super) access: Vec<v1::AccessLink>,
     pub(super) jobs: Vec<v1::Job>,
     /// The oldest first.
     pub(super) events: Vec<v1::Event>,
@@ -33,25 +41,31 @@ pub(super) struct Scene {
 impl Scene {
     /// Lines that the whole frame takes.
     pub(super) fn height(&self) -> u16 {
-        let rows = self.switches.len().max(1) + self.jobs.len().max(1);
+        let rows = self.switches.len().max(1) + self.jobs.len().max(1) + self.links_shown().max(1);
         // A title, and two borders and a heading of each part.
-        u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(1 + 3 + 3 + 2 + EVENT_LINES)
+        u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(1 + 3 + 3 + 3 + 2 + EVENT_LINES)
+    }
+
+    fn links_shown(&self) -> usize {
+        (self.links.len() + self.access.len()).min(LINKS_MAX)
     }
 }
 
 /// Draws a frame.
 pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene) {
     let rows = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX).saturating_add(3);
-    let [title, switches, jobs, events] = Layout::vertical([
+    let [title, switches, jobs, links, events] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Max(rows(scene.switches.len())),
         Constraint::Max(rows(scene.jobs.len())),
+        Constraint::Max(rows(scene.links_shown())),
         Constraint::Min(EVENT_LINES + 2),
     ])
     .areas(frame.area());
     draw_title(frame, title, scene);
     draw_switches(frame, switches, scene);
     draw_jobs(frame, jobs, scene);
+    draw_links(frame, links, scene);
     draw_events(frame, events, scene);
 }
 
@@ -181,6 +195,55 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             "since",
         ]))
         .block(Block::new().borders(Borders::ALL).title("jobs"));
+    frame.render_widget(table, area);
+}
+
+/// The links with the most traffic: between switches, and of hosts to switches.
+fn draw_links(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
+    let between = scene.links.iter().map(|link| {
+        let (state, colour) = if link.up { ("up", Color::Green) } else { ("down", Color::Red) };
+        let name = format!("{} - {}", link.a, link.b);
+        (
+            name,
+            Span::styled(state, Style::new().fg(colour)),
+            counted(link.trees, "tree", "trees"),
+            link.rate,
+            link.traffic,
+        )
+    });
+    let access = scene.access.iter().map(|link| {
+        let name = format!("{} - {}", link.host, link.switch);
+        (name, Span::raw(""), counted(link.workers, "worker", "workers"), 0, link.traffic)
+    });
+    let mut all: Vec<_> = between.chain(access).collect();
+    all.sort_by_key(|(.., traffic)| Reverse(traffic.map_or(0, |traffic| traffic.bytes_per_second)));
+    let rows = all.into_iter().take(LINKS_MAX).map(|(name, state, carries, rate, traffic)| {
+        let right = |text: String| Cell::from(Line::from(text).right_aligned());
+        let shown = |show: &dyn Fn(v1::LinkTraffic) -> String| right(traffic.map(show).unwrap_or_default());
+        let used = |traffic: v1::LinkTraffic| match rate {
+            0 => String::new(),
+            rate => percent(8.0 * traffic.bytes_per_second as f64 / rate as f64),
+        };
+        Row::new(vec![
+            Cell::from(name),
+            Cell::from(state),
+            right(carries),
+            shown(&|traffic| bytes_per_second(traffic.bytes_per_second)),
+            shown(&used),
+            shown(&|traffic| percent(traffic.retransmission_ratio)),
+        ])
+    });
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(5),
+        Constraint::Length(12),
+        Constraint::Length(10),
+        Constraint::Length(9),
+        Constraint::Length(13),
+    ];
+    let table = Table::new(rows, widths)
+        .header(heading(&["link", "state", "carries", "traffic", "of rate", "retransmitted"]))
+        .block(Block::new().borders(Borders::ALL).title("links, by the workers' counters"));
     frame.render_widget(table, area);
 }
 
