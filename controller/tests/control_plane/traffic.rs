@@ -139,7 +139,7 @@ fn start_at(bench: &mut Bench, name: &str, hosts: &[u8], port: u16) -> Vec<Sessi
     let world = 2 * hosts.len() as u16;
     let members: Vec<SessionId> = (0..world)
         .map(|rank| {
-            let id = bench.open().unwrap();
+            let id = bench.open().expect("there is room for a session");
             let address = Some([10, 0, hosts[usize::from(rank / 2)], 1].into());
             let join = Join::new(name, (rank, world), Mode::Bfp16, 256, port + rank);
             bench.say(id, SessionRequest::Join(Join { address, ..join }));
