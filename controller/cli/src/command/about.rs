@@ -26,6 +26,7 @@ Examples:
 const MAN_EXAMPLES: &str = "\
 Examples:
   netfold man | man -l -                         show the page of netfold
+  netfold man bench all-reduce | man -l -        show the page of a command
   netfold man --output /usr/local/share/man/man1 write a page for every command
   netfold man --format markdown --output help    the same texts as Markdown";
 
@@ -42,10 +43,13 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Print the manual page, or write those of all commands to a folder.
+/// Print a manual page, or write those of all commands to a folder.
 #[derive(Debug, Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct Manual {
+    /// The command whose page is printed, in words such as `bench all-reduce`; netfold itself if not given.
+    #[arg(value_name = "COMMAND", conflicts_with = "output")]
+    command: Vec<String>,
     /// Write a page for each command to this folder, which is created if it does not exist.
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -124,7 +128,7 @@ impl Manual {
         let mut command = Cli::command();
         command.build();
         let Some(folder) = &self.output else {
-            return print(output, "manual", &self.format.page(command)?);
+            return print(output, "manual", &self.format.page(self.select(command)?)?);
         };
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -145,6 +149,18 @@ impl Manual {
             &serde_json::json!({ "event": "manual", "file": folder.display().to_string(), "pages": written }),
         )?;
         output.line(format_args!("{written} manual pages in {}", folder.display()))
+    }
+
+    /// The command whose page is to be printed.
+    fn select(&self, netfold: clap::Command) -> Result<clap::Command, CliError> {
+        self.command.iter().try_fold(netfold, |command, word| {
+            command.find_subcommand(word).cloned().ok_or_else(|| {
+                let above = command.get_bin_name().unwrap_or("netfold");
+                CliError::Usage(format!(
+                    "there is no command '{above} {word}': {above} --help lists those that exist"
+                ))
+            })
+        })
     }
 }
 

@@ -1,5 +1,11 @@
 //! Arguments: help for every command, and errors that name the problem.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use netfold_testkit::directory::TemporaryDirectory;
+
 use crate::process::{netfold, run, text};
 
 const COMMANDS: [&str; 17] = [
@@ -131,8 +137,43 @@ fn every_command_has_a_manual_page() {
         assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");
     }
     std::fs::remove_dir_all(folder).unwrap();
-    let (_, lines) = run("man");
-    assert!(text(&lines[0], "text").contains(".TH"), "{}", lines[0]);
+    for (command, title) in
+        [("man", ".TH netfold 1"), ("man bench all-reduce", ".TH netfold-bench-all-reduce 1")]
+    {
+        let (code, lines) = run(command);
+        assert!(code == Some(0) && text(&lines[0], "text").contains(title), "{}", lines[0]);
+    }
+    let (code, lines) = run("man bench nothing");
+    assert_eq!(code, Some(2), "{lines:?}");
+    assert!(
+        text(&lines[0], "message").contains("there is no command 'netfold bench nothing'"),
+        "{}",
+        lines[0]
+    );
+}
+
+#[test]
+fn no_pager_is_started_on_a_terminal() {
+    let folder = TemporaryDirectory::new("pager");
+    let started = folder.file("started");
+    let pager = folder.write("pager", format!("#!/bin/sh\ntouch {started}\n"));
+    std::fs::set_permissions(&pager, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for command in ["man bench all-reduce", "help bench"] {
+        // It gives the command a terminal.
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command"]);
+        script.arg(format!("{} {command}", env!("CARGO_BIN_EXE_netfold"))).arg("/dev/null");
+        for variable in ["PAGER", "MANPAGER", "NETFOLD_PAGER"] {
+            script.env(variable, &pager);
+        }
+        let Ok(output) = script.env("TERM", "xterm").stdin(Stdio::null()).output() else {
+            println!("skipped: terminals, without `script` (Debian's bsdutils)");
+            return;
+        };
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && shown.contains("all-reduce"), "{command}: {shown}");
+        assert!(!Path::new(&started).exists(), "{command} started a pager");
+    }
 }
 
 #[test]
