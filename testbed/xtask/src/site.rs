@@ -61,11 +61,14 @@ fn document(built: &Path, site: &Path) -> Result<()> {
     if built.exists() {
         fs::remove_dir_all(built).with_context(|| format!("cannot remove {}", built.display()))?;
     }
+    // What rustdoc needs of the dependencies, by several jobs.
+    process::run(process::cargo(&["check"]).args(packages::workspace()))?;
     // A crate links only to crates whose folders exist, and cargo documents them in any order.
     for name in reference::libraries()? {
         fs::create_dir_all(built.join(name))?;
     }
-    let mut doc = process::cargo(&["doc", "--no-deps"]);
+    // Cargo removes the folder of a crate when it begins to document it: no other crate may be documented meanwhile.
+    let mut doc = process::cargo(&["doc", "--no-deps", "--jobs", "1"]);
     process::run(doc.args(packages::workspace()))?;
     copy_folder(built, site)?;
     write(&site.join("index.html"), reference::API_INDEX)
