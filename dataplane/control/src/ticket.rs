@@ -2,44 +2,18 @@
 
 use core::fmt;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// What authorizes a member to resume its session: 256 bits that only the control port and that member know. They are sent in
 /// [`Admission::ticket`](crate::Admission::ticket) and [`Resume`](crate::Resume) alone, as 64 hexadecimal digits, and are never part of a packet.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ResumeTicket(pub [u8; 32]);
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ResumeTicket(#[serde(with = "netfold_wire::hex")] pub [u8; 32]);
 
 impl fmt::Debug for ResumeTicket {
     /// Without the ticket.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResumeTicket")
-    }
-}
-
-impl Serialize for ResumeTicket {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&digits)
-    }
-}
-
-impl<'de> Deserialize<'de> for ResumeTicket {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digits = String::deserialize(deserializer)?;
-        let invalid = || D::Error::custom("a ticket is 64 hexadecimal digits");
-        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-        let mut ticket = [0; 32];
-        if pairs.len() != ticket.len() || !rest.is_empty() {
-            return Err(invalid());
-        }
-        for (byte, pair) in ticket.iter_mut().zip(pairs) {
-            let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-            let (high, low) = high.zip(low).ok_or_else(invalid)?;
-            // Two digits are below 256.
-            *byte = (high << 4 | low) as u8;
-        }
-        Ok(Self(ticket))
     }
 }
 

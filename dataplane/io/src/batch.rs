@@ -232,11 +232,11 @@ impl RxBatch {
     /// # Panics
     ///
     /// When a part lies outside its whole.
-    pub(crate) fn narrow(&mut self, mut judge: impl FnMut(&[u8]) -> Option<Part>) {
+    pub(crate) fn narrow(&mut self, mut judge: impl FnMut(Received, &[u8]) -> Option<Part>) {
         let memory = &self.memory;
         self.packets.retain_mut(|packet| {
             let whole = &memory[packet.offset as usize..][..packet.len as usize];
-            let Some(part) = judge(whole) else { return false };
+            let Some(part) = judge(*packet, whole) else { return false };
             assert!(
                 part.start <= packet.len && part.len <= packet.len - part.start,
                 "the part lies outside its whole"

@@ -50,6 +50,8 @@ pub struct IoCounters {
     pub capture_failed: u64,
     /// Packets that fault injection dropped (lost, or corrupted in a way that the checksum shows).
     pub fault_dropped: u64,
+    /// Datagrams dropped because they had no tag, or not the right one, on a port that has keys ([`Authenticated`](crate::Authenticated)).
+    pub unauthenticated: u64,
 }
 
 impl IoCounters {
@@ -78,6 +80,7 @@ impl IoCounters {
             gro_runs,
             capture_failed,
             fault_dropped,
+            unauthenticated,
         } = self;
         *rx_packets += other.rx_packets;
         *rx_bytes += other.rx_bytes;
@@ -100,5 +103,6 @@ impl IoCounters {
         *gro_runs += other.gro_runs;
         *capture_failed += other.capture_failed;
         *fault_dropped += other.fault_dropped;
+        *unauthenticated += other.unauthenticated;
     }
 }

@@ -273,7 +273,7 @@ impl Upper {
     /// Turns a batch of frames into one of datagrams; replies to ARP and pings.
     fn read(&mut self, batch: &mut RxBatch, link: &mut impl Link) -> Result<(), IoError> {
         let mut answered = false;
-        batch.narrow(|frame| match classify(frame, self.own.mac, self.config.address) {
+        batch.narrow(|_, frame| match classify(frame, self.own.mac, self.config.address) {
             Frame::Datagram { source, start, len, ecn } => {
                 let Some(port) = self.role.peers().port_of(source) else {
                     self.counters.unknown_source += 1;

@@ -33,13 +33,14 @@
 //!
 //! [`loopback`]: rings within the process. [`shm`] (Linux): rings between processes of one host. [`udp`] (Linux): sockets, many datagrams a call. [`ethernet`]: datagrams over any
 //! [`link::Link`], which carries whole frames. [`Null`]: nothing.
-//! [`fault::Faulty`] and [`pcap::Captured`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
+//! [`fault::Faulty`], [`pcap::Captured`] and [`Authenticated`] wrap any of them. [`forward`] is the bound that benchmarks compare with.
 //! Links: [`link::AfPacket`], [`link::PacketRing`], [`link::Xdp`], [`link::XdpQueues`] (Linux). DPDK's are in a separate package.
 //!
 //! [`spec`] opens any of them by the text of the option `--io`; [`cores`] keeps the thread that runs one on a core.
 //!
 //! Datagrams may be lost, repeated and reordered unless [`Capabilities::lossless`] is set.
 
+mod authenticated;
 mod backend;
 mod batch;
 pub mod cores;
@@ -66,6 +67,7 @@ pub mod udp;
 mod vacant;
 mod waker;
 
+pub use authenticated::Authenticated;
 pub use backend::{Capabilities, PacketIo};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
 pub use cores::{CoreError, Cores};

@@ -20,11 +20,14 @@ pub mod dscp;
 pub mod field;
 pub mod frame;
 pub mod header;
+pub mod hex;
+mod keys;
 pub mod serial;
 pub mod vocabulary;
 
 pub use dscp::Dscp;
 pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
+pub use keys::{JobKeys, PacketKey, PortKeys, TAG_LEN};
 pub use vocabulary::collective::{Collective, Extent};
 pub use vocabulary::dtype::DType;
 pub use vocabulary::mode::{Lanes, Mode, Numerics};

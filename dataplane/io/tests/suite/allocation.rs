@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::pcap::{Captured, Resolution};
-use netfold_io::{PacketIo, PortId, Transmit, loopback};
+use netfold_io::{Authenticated, PacketIo, PortId, Transmit, loopback};
 use netfold_testkit::allocation;
+use netfold_wire::{JobKeys, PacketKey, PortKeys, TAG_LEN};
 
 /// Moves bursts to `far` and back, and returns how many allocations that took after a warm-up.
 fn allocations(near: impl PacketIo, far: impl PacketIo) -> u64 {
@@ -67,6 +68,18 @@ fn loopback_and_middleware() {
     let (near, far) = star();
     let near = Captured::new(near, std::io::sink(), Resolution::Micro).expect("a sink takes everything");
     assert_eq!(allocations(near, far), 0, "capture");
+
+    // Authenticated in both directions: keys of the job and the epoch that the datagrams' bytes name.
+    let (hub, mut spokes) = loopback::star(1, 256, 100 + TAG_LEN);
+    let (mut near, mut far) = (Authenticated::new(spokes.remove(0)), Authenticated::new(hub));
+    let keys = |send, receive| JobKeys {
+        job: 0x5a5a,
+        epoch: 0x5a5a_5a5a,
+        keys: PortKeys { send: PacketKey([send; 32]), receive: PacketKey([receive; 32]) },
+    };
+    near.authenticate(PortId(0), &keys(1, 2), 100).expect("room for a tag");
+    far.authenticate(PortId(0), &keys(2, 1), 100).expect("room for a tag");
+    assert_eq!(allocations(near, far), 0, "authenticated");
 
     // Held packets keep their buffers; the last growth may be delayed, so a few are allowed.
     let (near, far) = star();
