@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use netfold_io::{Cores, IoError, OpenOptions, PacketIo, cores};
 use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
-use netfold_wire::{Dscp, header};
+use netfold_wire::{Dscp, TAG_LEN, header};
 
 use crate::error::EmbeddedError;
 
@@ -110,7 +110,8 @@ impl QueueFactory {
         {
             return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
         }
-        let datagram_len_max = header::LEN + info.lane_words as usize * 4;
+        // With room for the tags of authenticated jobs.
+        let datagram_len_max = header::LEN + info.lane_words as usize * 4 + TAG_LEN;
         let opening =
             |listen: &SocketAddr| OpenOptions { datagram_len_max, ..OpenOptions::at(*listen).for_switch() };
         let openings: Vec<_> = self.listen.iter().map(opening).collect();

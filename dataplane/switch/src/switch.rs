@@ -7,11 +7,11 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use netfold_io::{IoError, PacketIo, PortId, Received, RxBatch, Transmit};
+use netfold_io::{Authenticated, IoError, PacketIo, PortId, Received, RxBatch, Transmit};
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, JobKeys, Kind, LaneOp, Reason, Repr, header};
 
 use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Growth, Pipeline, Send, Verdict};
@@ -100,7 +100,7 @@ type PacketInCallback = Box<dyn FnMut(&[u8]) + core::marker::Send>;
 /// What a control call can touch: pipeline, multicast groups and I/O.
 pub struct Core {
     pipeline: Box<dyn Pipeline>,
-    io: Box<dyn PacketIo>,
+    io: Authenticated<Box<dyn PacketIo>>,
     groups: Vec<Vec<Replica>>,
     /// The port that leads to the control plane, and the callback for packets sent there.
     cpu: Option<(u16, PacketInCallback)>,
@@ -186,7 +186,7 @@ impl Switch {
         Self {
             core: Core {
                 pipeline,
-                io,
+                io: Authenticated::new(io),
                 groups,
                 cpu: None,
                 egress: None,
@@ -344,7 +344,7 @@ impl Core {
     ///
     /// [`QueueConfigError`] when a number of the configuration is out of range; nothing is changed then.
     pub fn set_queues(&mut self, config: &QueueConfig) -> Result<(), QueueConfigError> {
-        self.egress = Some(Box::new(Egress::new(config, &*self.io)?));
+        self.egress = Some(Box::new(Egress::new(config, &self.io)?));
         Ok(())
     }
 
@@ -353,7 +353,7 @@ impl Core {
         let Some(egress) = &mut self.egress else { return Ok(false) };
         let paused = egress.pause();
         if paused {
-            egress.send(&mut *self.io)?;
+            egress.send(&mut self.io)?;
         }
         Ok(paused)
     }
@@ -361,13 +361,13 @@ impl Core {
     /// Sends the packets that may leave their queues, and returns how long none may leave after that.
     fn drain(&mut self) -> Result<Duration, IoError> {
         let Some(egress) = &mut self.egress else { return Ok(IDLE) };
-        egress.send(&mut *self.io)?;
+        egress.send(&mut self.io)?;
         Ok(egress.idle_time(IDLE))
     }
 
     fn send(&mut self, memory: &[u8], mut output: &[Transmit]) -> Result<(), IoError> {
         if let Some(egress) = &mut self.egress {
-            return egress.enqueue(&mut *self.io, memory, output);
+            return egress.enqueue(&mut self.io, memory, output);
         }
         let mut full_since = None;
         while !output.is_empty() {
@@ -408,6 +408,28 @@ impl Core {
     /// When the backend refuses.
     pub fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), IoError> {
         self.io.bind_port(PortId(port), peer)
+    }
+
+    /// Gives a job keys on a port: from now on its packets there have tags in both directions, and those without the right one are dropped and
+    /// counted. Keys that it has already change nothing; binding the port again, or unbinding it, takes all keys there away.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Oversize`] when the data path sends no packets as long as the pipeline's with a tag, [`IoError::Unsupported`] when too many
+    /// jobs have keys on the port; nothing has changed then.
+    pub fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), IoError> {
+        let datagram_len = header::LEN + self.pipeline.info().lane_words as usize * 4;
+        self.io.authenticate(PortId(port), keys, datagram_len)
+    }
+
+    /// Takes a job's keys on a port away.
+    pub fn forget_keys(&mut self, port: u16, job: u16, epoch: u32) {
+        self.io.forget(PortId(port), job, epoch);
+    }
+
+    /// Number and epoch of the jobs that have keys on a port.
+    pub fn authenticated(&self, port: u16) -> impl Iterator<Item = (u16, u32)> + '_ {
+        self.io.authenticated(PortId(port))
     }
 
     /// Removes a port.

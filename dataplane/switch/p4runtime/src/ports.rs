@@ -11,12 +11,12 @@ use std::time::SystemTime;
 use netfold_io::IoError;
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::ports::{
-    AttachRequest, AttachResponse, DescribeRequest, DescribeResponse, DetachRequest, DetachResponse,
+    AttachRequest, AttachResponse, DescribeRequest, DescribeResponse, DetachRequest, DetachResponse, Job,
     ListRequest, ListResponse, Port,
 };
 use netfold_switch::switch::PORTS_MAX;
 use netfold_switch::{Core, Handle};
-use netfold_wire::header;
+use netfold_wire::{JobKeys, PacketKey, PortKeys, header};
 
 use crate::fault::Fault;
 
@@ -50,22 +50,34 @@ impl Ports {
 
     pub(crate) fn attach(&self, request: &AttachRequest) -> Result<AttachResponse, Fault> {
         let (peer, cpu_port) = (address(&request.peer)?, self.cpu_port);
-        let port = self.call(move |core| attach(core, peer, cpu_port))??;
+        let keys = request.keys.as_ref().map(job_keys).transpose()?;
+        let port = self.call(move |core| attach(core, peer, cpu_port, keys.as_ref()))??;
         Ok(AttachResponse { port: port.into() })
     }
 
     pub(crate) fn detach(&self, request: &DetachRequest) -> Result<DetachResponse, Fault> {
         let (peer, fixed) = (address(&request.peer)?, self.fixed.clone());
-        self.call(move |core| detach(core, peer, &fixed))??;
+        match request.keys_of.as_ref().map(job).transpose()? {
+            Some((job, epoch)) => self.call(move |core| {
+                port_of(core, peer).into_iter().for_each(|port| core.forget_keys(port, job, epoch));
+            })?,
+            None => self.call(move |core| detach(core, peer, &fixed))??,
+        }
         Ok(DetachResponse {})
     }
 
     pub(crate) fn list(&self, _: &ListRequest) -> Result<ListResponse, Fault> {
-        let held: Vec<_> = self.call(|core| bound(core).collect())?;
-        let port = |(port, peer): (u16, SocketAddr)| Port {
+        let keyed = |core: &Core, port| -> Vec<Job> {
+            let job = |(job, epoch): (u16, u32)| Job { number: job.into(), epoch };
+            core.authenticated(port).map(job).collect()
+        };
+        let held: Vec<_> =
+            self.call(move |core| bound(core).map(|(port, peer)| (port, peer, keyed(core, port))).collect())?;
+        let port = |(port, peer, authenticated): (u16, SocketAddr, Vec<Job>)| Port {
             port: port.into(),
             peer: peer.to_string(),
             fixed: self.fixed.contains(&port),
+            authenticated,
         };
         Ok(ListResponse { ports: held.into_iter().map(port).collect() })
     }
@@ -111,10 +123,51 @@ fn port_of(core: &Core, peer: SocketAddr) -> Option<u16> {
     bound(core).find(|(_, theirs)| same(*theirs)).map(|(port, _)| port)
 }
 
-fn attach(core: &mut Core, peer: SocketAddr, cpu_port: u16) -> Result<u16, Fault> {
-    if let Some(port) = port_of(core, peer) {
-        return Ok(port);
+/// The number and the epoch of a job.
+fn job(job: &Job) -> Result<(u16, u32), Fault> {
+    let number = u16::try_from(job.number).ok().filter(|number| *number != 0);
+    let number = number.ok_or_else(|| Fault::invalid(format!("there is no job number {}", job.number)))?;
+    Ok((number, job.epoch))
+}
+
+fn job_keys(keys: &netfold_p4_runtime::ports::JobKeys) -> Result<JobKeys, Fault> {
+    let named = keys.job.as_ref().ok_or_else(|| Fault::invalid("the keys are of no job"))?;
+    let (job, epoch) = job(named)?;
+    let key = |bytes: &[u8]| {
+        let key = <[u8; 32]>::try_from(bytes).map(PacketKey);
+        key.map_err(|_| Fault::invalid(format!("a key of {} bytes: it has 32", bytes.len())))
+    };
+    let keys = PortKeys { receive: key(&keys.receive)?, send: key(&keys.send)? };
+    if keys.receive == keys.send {
+        return Err(Fault::invalid(
+            "one key for both directions: packets could be sent back to their sender",
+        ));
     }
+    Ok(JobKeys { job, epoch, keys })
+}
+
+/// The port of a peer, on which the job then has these keys. A port that was made for this is removed when the keys are refused.
+fn attach(core: &mut Core, peer: SocketAddr, cpu_port: u16, keys: Option<&JobKeys>) -> Result<u16, Fault> {
+    let (port, is_new) = match port_of(core, peer) {
+        Some(port) => (port, false),
+        None => (bind_free(core, peer, cpu_port)?, true),
+    };
+    if let Some(Err(error)) = keys.map(|keys| core.authenticate(port, keys)) {
+        if is_new {
+            let _ = core.unbind_port(port);
+        }
+        return Err(match error {
+            IoError::Oversize { .. } => Fault::new(
+                Code::FailedPrecondition,
+                format!("the data path has no room for tags, so it authenticates no packets: {error}"),
+            ),
+            error => Fault::new(Code::ResourceExhausted, error.to_string()),
+        });
+    }
+    Ok(port)
+}
+
+fn bind_free(core: &mut Core, peer: SocketAddr, cpu_port: u16) -> Result<u16, Fault> {
     let free = (1..=PORTS_MAX).find(|port| *port != cpu_port && core.peer(*port).is_none());
     let full =
         || Fault::new(Code::ResourceExhausted, format!("all {PORTS_MAX} ports have a peer; detach one"));

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use netfold_p4::allreduce::controller_entry;
 use netfold_p4_runtime::google::Code;
-use netfold_p4_runtime::ports::{AttachRequest, DescribeRequest, DetachRequest, ListRequest};
+use netfold_p4_runtime::ports::{
+    AttachRequest, DescribeRequest, DetachRequest, Job, JobKeys, ListRequest, Port,
+};
 use netfold_p4_runtime::v1::UpdateType;
 use netfold_wire::Kind;
 
@@ -13,13 +15,15 @@ use crate::rig::{Client, Device, advance, answer, entry, small};
 
 fn attach(client: &mut Client, peer: impl ToString) -> Result<u32, tonic::Code> {
     let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
-    let answer = client.ports(AttachRequest { peer: peer.to_string(), device_id, role, election_id });
+    let answer =
+        client.ports(AttachRequest { peer: peer.to_string(), device_id, role, election_id, keys: None });
     answer.map(|answer| answer.port).map_err(|status| status.code())
 }
 
 fn detach(client: &mut Client, peer: impl ToString) -> Result<(), tonic::Code> {
     let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
-    let answer = client.ports(DetachRequest { peer: peer.to_string(), device_id, role, election_id });
+    let answer =
+        client.ports(DetachRequest { peer: peer.to_string(), device_id, role, election_id, keys_of: None });
     answer.map(|_| ()).map_err(|status| status.code())
 }
 
@@ -70,6 +74,75 @@ fn only_the_primary_changes_ports() {
     assert_eq!(next.bid(7), (Code::Ok, Some(7)));
     assert_eq!(detach(&mut primary, first), Err(tonic::Code::PermissionDenied));
     assert_eq!(detach(&mut next, first), Ok(()));
+}
+
+fn keys_of(job: u32, receive: Vec<u8>, send: Vec<u8>) -> JobKeys {
+    JobKeys { job: Some(Job { number: job, epoch: 9 }), receive, send }
+}
+
+fn attach_with(client: &mut Client, peer: &str, keys: JobKeys) -> Result<u32, tonic::Code> {
+    let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
+    let request = AttachRequest { peer: peer.to_owned(), device_id, role, election_id, keys: Some(keys) };
+    client.ports(request).map(|answer| answer.port).map_err(|status| status.code())
+}
+
+fn authenticated(client: &mut Client) -> Vec<(u32, Vec<u32>)> {
+    let ports = client.ports(ListRequest {}).unwrap().ports;
+    let jobs = |port: &Port| port.authenticated.iter().map(|job| job.number).collect();
+    ports.iter().map(|port| (port.port, jobs(port))).collect()
+}
+
+/// A port of several jobs, of which some are authenticated: keys come and go by job.
+#[test]
+fn jobs_have_keys_on_a_port() {
+    let device = Device::udp(&[]);
+    let mut client = device.ready();
+    let before = list(&mut client).len();
+    let peer = "127.0.0.1:40001";
+    let port = attach(&mut client, peer).unwrap();
+    assert_eq!(attach_with(&mut client, peer, keys_of(5, vec![1; 32], vec![2; 32])), Ok(port));
+    assert_eq!(attach_with(&mut client, peer, keys_of(6, vec![3; 32], vec![4; 32])), Ok(port));
+    assert_eq!(attach_with(&mut client, peer, keys_of(6, vec![3; 32], vec![4; 32])), Ok(port), "again");
+    let keyed = |client: &mut Client| authenticated(client).into_iter().find(|(at, _)| *at == port);
+    assert_eq!(keyed(&mut client), Some((port, vec![5, 6])));
+    assert_eq!(attach(&mut client, peer), Ok(port), "without keys: nothing changes");
+    let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
+    let keys_of_5 = Some(Job { number: 5, epoch: 9 });
+    let request = DetachRequest { peer: peer.to_owned(), device_id, role, election_id, keys_of: keys_of_5 };
+    for _ in 0..2 {
+        client.ports(request.clone()).unwrap();
+        assert_eq!(keyed(&mut client), Some((port, vec![6])));
+    }
+    assert_eq!(detach(&mut client, peer), Ok(()));
+    assert_eq!(attach(&mut client, peer), Ok(port));
+    assert_eq!(keyed(&mut client), Some((port, vec![])), "keys go with the port");
+    assert_eq!(list(&mut client).len(), before + 1);
+}
+
+#[test]
+fn invalid_keys_are_refused_and_bind_no_port() {
+    let device = Device::udp(&[]);
+    let mut client = device.ready();
+    let before = list(&mut client);
+    let peer = "127.0.0.1:40001";
+    let invalid = [
+        keys_of(5, vec![1; 31], vec![2; 32]),
+        keys_of(5, vec![1; 32], vec![]),
+        keys_of(5, vec![1; 32], vec![1; 32]),
+        keys_of(0, vec![1; 32], vec![2; 32]),
+        keys_of(1 << 16, vec![1; 32], vec![2; 32]),
+        JobKeys { job: None, receive: vec![1; 32], send: vec![2; 32] },
+    ];
+    for keys in invalid {
+        assert_eq!(attach_with(&mut client, peer, keys), Err(tonic::Code::InvalidArgument));
+    }
+    assert_eq!(list(&mut client), before);
+    // A switch whose datagrams are no longer than its packets without tags.
+    let device = Device::udp(&[]);
+    let mut client = Client::primary(device.address());
+    let valid = keys_of(5, vec![1; 32], vec![2; 32]);
+    assert_eq!(attach_with(&mut client, peer, valid), Err(tonic::Code::FailedPrecondition));
+    assert!(list(&mut client).is_empty());
 }
 
 #[test]
