@@ -92,6 +92,8 @@ pub struct Config {
     /// Minimum time between moves of a job: how long a job keeps its place before it is moved to grow, and how long a moved job of
     /// lower priority stays before it is moved again.
     pub settle: Duration,
+    /// Whether control sessions are encrypted, so that they may carry the keys of packets; those of the loopback interface may in any case.
+    pub encrypted: bool,
     /// Whether workers must name a tenant that exists, and show its token if it has one.
     pub tenants: bool,
     /// Ended jobs that are kept in the list, the newest of those that were not declared.
@@ -117,6 +119,7 @@ impl Config {
             path_timeout: Duration::from_secs(5),
             retry: Duration::from_millis(100),
             grace: Duration::ZERO,
+            encrypted: false,
             away: Duration::ZERO,
             resume: Duration::ZERO,
             switch_timeout: Duration::ZERO,

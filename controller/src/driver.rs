@@ -5,6 +5,7 @@
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;
+use netfold_wire::JobKeys;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::net::SocketAddr;
@@ -28,6 +29,9 @@ pub struct Limits {
     /// Whether its program can leave shares out of a sum.
     #[serde(default)]
     pub bounded_loss: bool,
+    /// Whether it authenticates packets, and is given keys over a connection that does not reveal them.
+    #[serde(default)]
+    pub authenticates: bool,
 }
 
 /// Control of one switch. Calls come from one thread at a time, in order, and may block for a bounded time (a few
@@ -50,6 +54,17 @@ pub trait SwitchDriver: Send {
     /// # Errors
     /// [`DriverError`] when the port does not exist or the switch cannot reach such an address.
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError>;
+
+    /// Authenticates a job's packets on a bound port: those that it receives there have tags under the one key, and those that it sends under the
+    /// other. Of a port that several jobs share, others' packets are not affected. [`SwitchDriver::unbind_port`] undoes it. Called of switches
+    /// that [`authenticate`](Limits::authenticates) alone.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch cannot, or does not answer.
+    fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
+        let _ = keys;
+        Err(DriverError::Port { port, source: "the switch does not authenticate packets".into() })
+    }
 
     /// Undoes [`SwitchDriver::bind_port`]: packets from the peer are dropped from now on.
     ///
@@ -106,6 +121,8 @@ pub enum HeldEntity {
         port: u16,
         /// Who is there.
         peer: SocketAddr,
+        /// What [`SwitchDriver::authenticate`] was given.
+        keys: Option<JobKeys>,
     },
     /// What [`SwitchDriver::set_group`] has set.
     Group {

@@ -89,6 +89,8 @@ pub struct TreeRequest<'a> {
     pub numerics: Numerics,
     /// The job's other trees.
     pub siblings: &'a [ChosenTree],
+    /// Whether its packets are to be authenticated.
+    pub authenticated: bool,
 }
 
 /// What there is at the moment.
@@ -426,6 +428,11 @@ impl Fleet {
         all.all(|other| other == first).then_some(first)
     }
 
+    /// Whether there is a switch that authenticates packets.
+    pub(crate) fn authenticates(&self) -> bool {
+        self.switches.iter().any(|switch| switch.info.limits.authenticates)
+    }
+
     pub(crate) fn folds(&self, numerics: Numerics) -> bool {
         self.switches.iter().any(|switch| switch.info.numerics == numerics)
     }
@@ -445,11 +452,13 @@ impl Fleet {
         TicketKey::generate(&mut self.keys)
     }
 
-    /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish.
+    /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish. The keys of authenticated
+    /// packets are derived from `secret`.
     pub(crate) fn reserve(
         &mut self,
         request: &TreeRequest<'_>,
         wanted: u32,
+        secret: &TicketKey,
     ) -> Result<(Placement, HeldRanges), Shortage> {
         if let Some(peer) = request.members.iter().find(|peer| self.peers.contains(peer)) {
             return Err(Shortage::Address(*peer));
@@ -460,7 +469,9 @@ impl Fleet {
         let slots = self.largest(&chosen, wanted, request.slots)?;
         let sites = self.sites(&chosen, slots)?;
         let job = TreeJob { job: number, epoch, key: self.keys.random_range(1..=u32::MAX), slots };
-        let placement = place(job, chosen, sites, request.members.to_vec(), request.numerics)?;
+        let members = request.members.to_vec();
+        let secret = request.authenticated.then_some(secret);
+        let placement = place(job, chosen, sites, members, request.numerics, secret)?;
         let ranges = self.take(&placement).ok_or_else(|| Shortage::Slots {
             switch: self.info(placement.switches[0]).name.clone(),
             least: slots,
@@ -500,7 +511,9 @@ impl Fleet {
             return None;
         }
         let numerics = self.info(chosen.switches.first()?.index()).numerics;
-        let placement = place(job, chosen, record.sites.clone(), record.members.clone(), numerics).ok()?;
+        let secret = record.spec.authenticated.then_some(&record.ticket_key);
+        let (sites, members) = (record.sites.clone(), record.members.clone());
+        let placement = place(job, chosen, sites, members, numerics, secret).ok()?;
         let ranges = self.take(&placement)?;
         self.raise_epoch(record.epoch.saturating_add(1));
         self.job_last = self.job_last.max(record.number);
@@ -513,8 +526,10 @@ impl Fleet {
         request: &TreeRequest<'_>,
         slots_free: impl Fn(&Switch) -> u32,
     ) -> Result<ChosenTree, Shortage> {
+        let unfit = |info: &SwitchInfo| request.authenticated && !info.limits.authenticates;
         let state = |switch: &Switch| SwitchState {
             availability: match (&switch.down, switch.drained) {
+                _ if unfit(&switch.info) => SwitchAvailability::Down,
                 (Some(_), _) => SwitchAvailability::Down,
                 (None, true) => SwitchAvailability::Draining,
                 (None, false) => SwitchAvailability::Up,
@@ -529,6 +544,10 @@ impl Fleet {
         let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads })?;
         for switch in &chosen.switches {
             let Switch { info, down, drained, .. } = &self.switches[switch.index()];
+            if unfit(info) {
+                let message = cannot_authenticate(&self.called(&info.name));
+                return Err(NoRoute { reason: Refusal::Authentication, message }.into());
+            }
             let message = match down {
                 Some(why) => format!("switch '{}' is down ({why}): start it, or wait for it", info.name),
                 None if *drained => format!("switch '{}' is drained: undrain it, or use another", info.name),
@@ -670,15 +689,27 @@ impl Fleet {
     }
 }
 
+/// Why a switch has no authenticated jobs, and what to do.
+pub(crate) fn cannot_authenticate(switch: &str) -> String {
+    format!(
+        "{switch} does not authenticate packets: it is no software switch, or would be sent the keys in clear text (give it `tls` in the \
+         topology); use another switch, or start all workers without authenticated packets"
+    )
+}
+
 fn place(
     job: TreeJob,
     chosen: ChosenTree,
     sites: Vec<Site>,
     members: Vec<SocketAddr>,
     numerics: Numerics,
+    packet_secret: Option<&TicketKey>,
 ) -> Result<Placement, TreeError> {
     let peers: Vec<Option<SocketAddr>> = members.iter().copied().map(Some).collect();
-    let plan = TreePlan::new(job, &chosen.shape, &sites, &peers)?.with_numerics(numerics)?;
+    let mut plan = TreePlan::new(job, &chosen.shape, &sites, &peers)?.with_numerics(numerics)?;
+    if let Some(secret) = packet_secret {
+        plan = plan.authenticated(&chosen.shape, secret);
+    }
     let switches = chosen.switches.iter().map(|switch| switch.index()).collect();
     Ok(Placement { switches, chosen, sites, members, plan })
 }

@@ -97,6 +97,9 @@ pub struct JobSpec {
     pub classes: u8,
     /// Number of trees.
     pub trees: u8,
+    /// Whether its packets are authenticated.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub authenticated: bool,
     /// What it does in an iteration, by its own account. It comes from the job's declaration, not from workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<Iteration>,

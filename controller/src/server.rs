@@ -138,6 +138,7 @@ impl Server {
     #[must_use]
     pub fn encrypted(mut self, acceptor: TlsAcceptor) -> Self {
         self.tls = Some(acceptor);
+        self.config.encrypted = true;
         self
     }
 

@@ -5,6 +5,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use netfold_control::{PathToken, ResumeTicket};
+use netfold_wire::PacketKey;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -39,6 +40,18 @@ impl TicketKey {
         PathToken(bytes[..8].iter().fold(0, |token, byte| token << 8 | u64::from(*byte)))
     }
 
+    /// The key of the packets that one sender of the place's tree sends: HMAC-SHA-256 of `packets`, the kind of sender and its number,
+    /// big-endian.
+    pub fn packet_key(&self, sender: PacketSender) -> PacketKey {
+        let (kind, number) = match sender {
+            PacketSender::Worker(rank) => (0, rank),
+            PacketSender::Switch(switch) => (1, switch),
+            PacketSender::Results(switch) => (2, switch),
+        };
+        let mac = self.keyed().chain_update(b"packets").chain_update([kind]);
+        PacketKey(mac.chain_update((number as u64).to_be_bytes()).finalize().into_bytes().into())
+    }
+
     fn keyed(&self) -> Hmac<Sha256> {
         Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length")
     }
@@ -46,6 +59,17 @@ impl TicketKey {
     fn mac(&self, rank: u16) -> Hmac<Sha256> {
         self.keyed().chain_update(rank.to_be_bytes())
     }
+}
+
+/// Who sends authenticated packets, by its number in the plan of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketSender {
+    /// A worker, of this rank, to its switch.
+    Worker(usize),
+    /// A switch, to its parent.
+    Switch(usize),
+    /// A switch, to all its children.
+    Results(usize),
 }
 
 impl fmt::Debug for TicketKey {
@@ -58,6 +82,7 @@ impl fmt::Debug for TicketKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn tickets_are_for_one_rank_of_one_place() {
@@ -77,6 +102,23 @@ mod tests {
         // printf '\000\003' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07
         let ticket = serde_json::to_string(&TicketKey([7; 32]).ticket(3)).unwrap();
         assert_eq!(ticket, format!("\"{}\"", EXPECTED));
+    }
+
+    #[test]
+    fn each_sender_of_each_place_has_a_packet_key_of_its_own() {
+        use PacketSender::{Results, Switch, Worker};
+        let senders = [Worker(0), Worker(1), Worker(256), Switch(0), Switch(1), Results(0), Results(1)];
+        let keys: BTreeSet<[u8; 32]> = [TicketKey([7; 32]), TicketKey([8; 32])]
+            .iter()
+            .flat_map(|place| senders.map(|sender| place.packet_key(sender).0))
+            .collect();
+        assert_eq!(keys.len(), 2 * senders.len());
+        // printf 'packets\001\000\000\000\000\000\000\000\003' | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707...07
+        let key = serde_json::to_string(&TicketKey([7; 32]).packet_key(Switch(3))).unwrap();
+        assert_eq!(
+            key,
+            format!("\"{}\"", "318336b6bb8718bfb75e869b12495eb5da6d2e25b961cb56bdf817106f0c2062")
+        );
     }
 
     #[test]

@@ -23,10 +23,11 @@ pub use install::{Drivers, InstallError, InstallStep, Installed, InstalledEntity
 pub use shape::Shape;
 use shape::shift_for;
 
+use crate::ticket::{PacketSender, TicketKey};
 use netfold_control::{Admission, Numerics};
 use netfold_p4::allreduce::{Child, Node, Parent};
 use netfold_p4::entry::Replica;
-use netfold_wire::{CHILDREN_MAX, LEVELS_MAX, WORLD_MAX};
+use netfold_wire::{CHILDREN_MAX, JobKeys, LEVELS_MAX, PortKeys, WORLD_MAX};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -61,12 +62,14 @@ pub struct Site {
 }
 
 /// A port of a switch and its peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortBinding {
     /// The port.
     pub port: u16,
     /// Where its packets come from; `None` where ports need no peers.
     pub peer: Option<SocketAddr>,
+    /// The keys of the job's packets there, if it is authenticated.
+    pub keys: Option<JobKeys>,
 }
 
 /// A multicast group.
@@ -303,6 +306,41 @@ impl TreePlan {
         Ok(self)
     }
 
+    /// The plan of an authenticated job, whose packets have keys derived from `secret`. A worker and a switch have each a key for what they send
+    /// towards the root; a switch has one for all that it sends to its children, so that their copies of a result have the same bytes.
+    #[must_use]
+    pub fn authenticated(mut self, shape: &Shape, secret: &TicketKey) -> Self {
+        let TreeJob { job, epoch, .. } = self.job;
+        let (below, sender) = (below(shape), |sender| secret.packet_key(sender));
+        for (switch, place) in self.switch_plans.iter_mut().enumerate() {
+            let to_children = sender(PacketSender::Results(switch));
+            let up = |child: &ChildRef| match *child {
+                ChildRef::Worker(rank) => sender(PacketSender::Worker(rank)),
+                ChildRef::Switch(switch) => sender(PacketSender::Switch(switch)),
+            };
+            let children = below[switch].iter().map(|child| (up(child), to_children.clone()));
+            let parent = shape.above[switch]
+                .map(|parent| (sender(PacketSender::Results(parent)), sender(PacketSender::Switch(switch))));
+            // The children's ports and the parent's, in this order.
+            for (port, (receive, send)) in place.ports.iter_mut().zip(children.chain(parent)) {
+                port.keys = Some(JobKeys { job, epoch, keys: PortKeys { receive, send } });
+            }
+        }
+        self
+    }
+
+    /// The keys of a worker's packets, if the job is authenticated: those of its switch, the other way round.
+    ///
+    /// # Panics
+    ///
+    /// When the job has no such rank.
+    pub fn worker_keys(&self, rank: u16) -> Option<PortKeys> {
+        let (switch, port) = self.workers[usize::from(rank)];
+        let binding = self.switch_plans[switch].ports.iter().find(|binding| binding.port == port)?;
+        let PortKeys { receive, send } = binding.keys.as_ref()?.keys.clone();
+        Some(PortKeys { receive: send, send: receive })
+    }
+
     /// The job.
     pub fn job(&self) -> &TreeJob {
         &self.job
@@ -391,7 +429,7 @@ impl PlanBuilder<'_> {
                 ChildRef::Switch(switch) => self.sites[switch].address,
             };
             let port = site.first_port + index as u16;
-            ports.push(PortBinding { port, peer });
+            ports.push(PortBinding { port, peer, keys: None });
             children.push(Child { port, source: self.source(switch, port, peer)?, rank: index as u8 });
         }
         // Instances are those of the ports, each port being one peer's alone.
@@ -404,7 +442,7 @@ impl PlanBuilder<'_> {
         if let Some(parent) = parent {
             let (port, group) = (site.first_port + child_count, site.first_group + 1);
             let peer = self.sites[parent].address;
-            ports.push(PortBinding { port, peer });
+            ports.push(PortBinding { port, peer, keys: None });
             groups.push(MulticastGroup { group, replicas: vec![replica(port)] });
             let rank = self.below[parent]
                 .iter()

@@ -7,6 +7,7 @@ use netfold_controller::{DriverError, Limits, SwitchDriver};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;
 use netfold_switch::{Core, Handle};
+use netfold_wire::JobKeys;
 
 /// Ports that workers may be bound to; the switch keeps the highest number for the control plane's own packets.
 pub const PORTS_MAX: u16 = 1024;
@@ -59,6 +60,11 @@ impl SwitchDriver for LocalDriver {
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         self.port(port, move |core| core.bind_port(port, peer))
+    }
+
+    fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
+        let keys = keys.clone();
+        self.port(port, move |core| core.authenticate(port, &keys))
     }
 
     fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {

@@ -14,7 +14,7 @@ use netfold_listener::ListenerCounters;
 use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
-use netfold_wire::Dscp;
+use netfold_wire::{Dscp, TAG_LEN, header};
 
 use crate::driver::{LocalDriver, PORTS_MAX};
 use crate::error::EmbeddedError;
@@ -296,6 +296,8 @@ impl Builder {
     }
 
     fn driver(&self, queue: &Queue) -> Box<dyn SwitchDriver> {
+        // A switch that has stopped has no jobs.
+        let longest = queue.handle.call(|core| core.datagram_len_max()).unwrap_or(0);
         let limits = Limits {
             slots: self.slots,
             lane_words: queue.info.lane_words,
@@ -304,6 +306,7 @@ impl Builder {
             udp_port: queue.data.port(),
             sees_source: false,
             bounded_loss: queue.info.bounded_loss,
+            authenticates: longest >= header::LEN + queue.info.lane_words as usize * 4 + TAG_LEN,
         };
         Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))
     }

@@ -2,7 +2,7 @@
 
 use super::rate_limiter::LimitVerdict;
 use super::{Coordinator, Named, SessionId, Stage};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, cannot_authenticate};
 use crate::jobs::{FormingTree, Owner, TreeName};
 use crate::message::Refused;
 use crate::record::{JobName, JobSpec};
@@ -68,8 +68,8 @@ impl Asked for Join {
     }
 
     fn spec(&self) -> JobSpec {
-        let Self { world, mode, slots, classes, trees, .. } = *self;
-        JobSpec { world, mode, slots, classes, trees, iteration: None }
+        let Self { world, mode, slots, classes, trees, authenticated, .. } = *self;
+        JobSpec { world, mode, slots, classes, trees, authenticated, iteration: None }
     }
 }
 
@@ -140,6 +140,13 @@ fn agree(name: &JobName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused>
     if asked.trees != spec.trees {
         return differs(format!("has {} trees and this worker {}", spec.trees, asked.trees));
     }
+    if asked.authenticated != spec.authenticated {
+        let (has, has_not) = ("authenticated packets", "packets without tags");
+        let (job, worker) = if spec.authenticated { (has, has_not) } else { (has_not, has) };
+        let message =
+            format!("job '{name}' has {job} and this worker asks for {worker}: give all the same setting");
+        return refuse(Refusal::Argument, message);
+    }
     Ok(())
 }
 
@@ -180,6 +187,7 @@ impl Coordinator {
     /// Returns the number of the formation that the session now belongs to.
     fn try_join(&mut self, now: Duration, id: SessionId, join: Join) -> Result<u64, Refused> {
         join.check(&self.fleet)?;
+        self.check_authentication(id, &join)?;
         let tenant = self.tenant_of(join.credentials.as_ref())?;
         let address = join.address.unwrap_or_else(|| self.sessions[&id].peer.ip()).to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
@@ -229,6 +237,25 @@ impl Coordinator {
         job.members.insert(join.rank, id);
         job.movable &= join.movable;
         Ok(formation)
+    }
+
+    /// Whether a worker that asks for authenticated packets can be sent keys.
+    fn check_authentication(&self, id: SessionId, join: &Join) -> Result<(), Refused> {
+        let refuse = |message: String| Err(Refused::new(Refusal::Authentication, message));
+        if !join.authenticated {
+            return Ok(());
+        }
+        if !self.fleet.authenticates() {
+            return refuse(cannot_authenticate("the switch"));
+        }
+        if !self.config.encrypted && !self.sessions[&id].peer.ip().to_canonical().is_loopback() {
+            return refuse(
+                "authenticated packets need keys, which this session would carry in clear text: start the controller with a certificate \
+                 (--tls-cert and --tls-key) and give the workers its authority"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Whether a tree of a job may begin to form.

@@ -6,6 +6,7 @@ use crate::executor::{SwitchTask, TaskOutcome};
 use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
+use crate::ticket::TicketKey;
 use crate::timers::Timer;
 use netfold_control::{Refusal, SessionEvent};
 use std::collections::BTreeSet;
@@ -51,15 +52,17 @@ impl Coordinator {
         let least = if may_wait { wanted } else { fewest };
         let members = self.peers(forming);
         let siblings: Vec<_> = self.siblings(&forming.name).map(|job| job.placement.chosen.clone()).collect();
+        let ticket_key = self.fleet.ticket_key();
         let request = TreeRequest {
             members: &members,
             tree: forming.name.tree,
             slots: least,
             numerics: spec.mode.numerics(),
             siblings: &siblings,
+            authenticated: spec.authenticated,
         };
-        match self.fleet.reserve(&request, wanted) {
-            Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges),
+        match self.fleet.reserve(&request, wanted, &ticket_key) {
+            Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges, ticket_key),
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
             Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),
             Err(short) if self.make_room(formation, wanted, fewest) => {
@@ -69,7 +72,13 @@ impl Coordinator {
         }
     }
 
-    fn install(&mut self, formation: u64, placement: Arc<Placement>, ranges: HeldRanges) {
+    fn install(
+        &mut self,
+        formation: u64,
+        placement: Arc<Placement>,
+        ranges: HeldRanges,
+        ticket_key: TicketKey,
+    ) {
         let FormingTree { name, spec, members, movable, .. } =
             self.end_formation(formation).expect("the caller has it");
         let job = placement.job().job;
@@ -78,7 +87,6 @@ impl Coordinator {
             session.stage = Stage::Active { job, rank };
         }
         self.names.insert(name.clone(), Named::Active(job));
-        let ticket_key = self.fleet.ticket_key();
         let tokens = members.keys().map(|rank| ticket_key.path_token(*rank)).collect();
         let active = ActiveTree {
             name,

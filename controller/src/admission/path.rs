@@ -34,6 +34,7 @@ impl Coordinator {
                 key: job.key,
                 udp_port: info.data.map_or(info.limits.udp_port, |data| data.port()),
                 switch: info.data.map(|data| data.ip()),
+                keys: placement.plan.worker_keys(*rank),
             };
             self.outputs.push_back(Output::Send { session, event: SessionEvent::Path(challenge) });
         }

@@ -107,6 +107,7 @@ impl Coordinator {
             slots: fewest,
             numerics: spec.mode.numerics(),
             siblings: &siblings,
+            authenticated: spec.authenticated,
         };
         let Some(switches) = self.fleet.tree_if_empty(&request) else { return false };
         let demand = self.demand(NEWCOMER, &name, &spec, wanted, fewest);

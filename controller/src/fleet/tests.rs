@@ -10,6 +10,7 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
+        authenticates: false,
     };
     let switch = SwitchInfo::own(limits, Numerics::Word);
     Fleet::new(vec![switch], Box::new(OneSwitch), epoch_floor, StdRng::seed_from_u64(1))
@@ -25,8 +26,16 @@ fn reserve(
     ports: core::ops::Range<u16>,
 ) -> Result<(Placement, HeldRanges), Shortage> {
     let members = peers(ports);
-    let request = TreeRequest { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings: &[] };
-    fleet.reserve(&request, slots)
+    let request = TreeRequest {
+        members: &members,
+        tree: 0,
+        slots,
+        numerics: Numerics::Word,
+        siblings: &[],
+        authenticated: false,
+    };
+    let secret = fleet.ticket_key();
+    fleet.reserve(&request, slots, &secret)
 }
 
 #[test]
@@ -91,14 +100,23 @@ fn queues_take_trees_in_turn() {
         udp_port: 1,
         sees_source: false,
         bounded_loss: false,
+        authenticates: false,
     };
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];
     let mut fleet = Fleet::new(queues, Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
     assert_eq!(fleet.world_max(), netfold_wire::CHILDREN_MAX);
     let mut place = |slots: u32, port: u16, siblings: &[ChosenTree]| {
         let members = peers(port..port + 1);
-        let request = TreeRequest { members: &members, tree: 0, slots, numerics: Numerics::Word, siblings };
-        let (placement, ranges) = fleet.reserve(&request, slots).unwrap();
+        let request = TreeRequest {
+            members: &members,
+            tree: 0,
+            slots,
+            numerics: Numerics::Word,
+            siblings,
+            authenticated: false,
+        };
+        let secret = fleet.ticket_key();
+        let (placement, ranges) = fleet.reserve(&request, slots, &secret).unwrap();
         (placement.switches[0], placement, ranges)
     };
     let (a, first, _held) = place(16, 1, &[]);

@@ -143,7 +143,8 @@ fn holdings(plan: &TreePlan) -> Vec<InstalledEntity> {
     let mut all = Vec::new();
     for &switch in plan.order() {
         let ports = plan.switch_plans()[switch].ports.iter();
-        let held = ports.filter_map(|at| Some(HeldEntity::Port { port: at.port, peer: at.peer? }));
+        let held = ports
+            .filter_map(|at| Some(HeldEntity::Port { port: at.port, peer: at.peer?, keys: at.keys.clone() }));
         all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
     for &switch in plan.order() {
@@ -328,10 +329,15 @@ impl Installed {
         drivers: &mut D,
     ) -> Result<(), Failure> {
         for done in holdings(plan) {
-            let HeldEntity::Port { port, peer } = done.held else { break };
-            let bound = drivers.with(done.switch, |driver| driver.bind_port(port, peer));
-            bound.map_err(|source| (done.switch, InstallStep::Ports, source))?;
+            let HeldEntity::Port { port, peer, keys } = &done.held else { break };
+            let (switch, port, keys) = (done.switch, *port, keys.clone());
+            let bound = drivers.with(switch, |driver| driver.bind_port(port, *peer));
+            bound.map_err(|source| (switch, InstallStep::Ports, source))?;
             self.done.push(done);
+            if let Some(keys) = keys {
+                let authenticated = drivers.with(switch, |driver| driver.authenticate(port, &keys));
+                authenticated.map_err(|source| (switch, InstallStep::Ports, source))?;
+            }
         }
         self.first_chunk = advance(plan, drivers)?;
         for (switch, entries) in challenges(plan, tokens) {

@@ -5,6 +5,9 @@ use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, TableEntry};
 use netfold_p4::p4info::action_id;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
 use super::*;
 use crate::driver::{DriverError, SwitchDriver};
 
@@ -16,6 +19,7 @@ const LIMITS: Limits = Limits {
     udp_port: 20038,
     sees_source: true,
     bounded_loss: true,
+    authenticates: false,
 };
 
 const JOB: TreeJob = TreeJob { job: 7, epoch: 3, key: 5, slots: 16 };
@@ -49,6 +53,42 @@ fn one_switch_is_a_tree() {
     assert_eq!(place.groups, [group]);
     assert_eq!(plan.workers(), [(0, 2), (0, 3), (0, 4)]);
     assert_eq!(plan.admission(1, 9, 20038).bitmap, 0b111);
+}
+
+/// The two ends of each link have the same keys, and no two senders have one key.
+#[test]
+fn both_ends_of_each_link_have_the_same_keys() {
+    for (levels, fan_out, workers) in [(1, 0, 3), (2, 2, 5), (3, 2, 7)] {
+        let shape = Shape::regular(levels, fan_out, workers).unwrap();
+        let secret = TicketKey::generate(&mut StdRng::seed_from_u64(1));
+        assert!(plan(&shape).unwrap().worker_keys(0).is_none(), "a plain job");
+        let plan = plan(&shape).unwrap().authenticated(&shape, &secret);
+        let places = plan.switch_plans();
+        let keys = |switch: usize, port: u16| -> PortKeys {
+            let binding = places[switch].ports.iter().find(|binding| binding.port == port).unwrap();
+            let keys = binding.keys.clone().unwrap();
+            assert_eq!((keys.job, keys.epoch), (JOB.job, JOB.epoch));
+            keys.keys
+        };
+        let reversed = |PortKeys { receive, send }| PortKeys { receive: send, send: receive };
+        let mut senders = BTreeSet::new();
+        for (rank, &(switch, port)) in plan.workers().iter().enumerate() {
+            let worker = plan.worker_keys(rank as u16).unwrap();
+            assert_eq!(worker, reversed(keys(switch, port)), "rank {rank}");
+            assert!(senders.insert(worker.send.0));
+        }
+        for (switch, place) in places.iter().enumerate() {
+            let results = keys(switch, place.children[0].port).send;
+            assert!(place.children.iter().all(|child| keys(switch, child.port).send == results));
+            assert!(senders.insert(results.0));
+            let Some(parent) = place.node.parent else { continue };
+            let above = shape.above[switch].unwrap();
+            let child = places[above].children.iter().find(|child| child.rank == parent.rank).unwrap();
+            assert_eq!(keys(switch, parent.port), reversed(keys(above, child.port)), "switch {switch}");
+            assert!(senders.insert(keys(switch, parent.port).send.0));
+        }
+        assert_eq!(senders.len(), usize::from(workers) + 2 * places.len() - 1);
+    }
 }
 
 #[test]

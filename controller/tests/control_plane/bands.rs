@@ -38,8 +38,15 @@ fn iteration(work: u64) -> Iteration {
 }
 
 fn declare(bench: &mut Bench, name: &str, iteration: Iteration) -> Result<(), CommandError> {
-    let spec =
-        JobSpec { world: 2, mode: Mode::Bfp16, slots: 256, classes: 1, trees: 1, iteration: Some(iteration) };
+    let spec = JobSpec {
+        world: 2,
+        mode: Mode::Bfp16,
+        slots: 256,
+        classes: 1,
+        trees: 1,
+        authenticated: false,
+        iteration: Some(iteration),
+    };
     let name = JobName { tenant: String::new(), job: name.into() };
     bench.act(|coordinator, now| coordinator.execute(now, Command::DeclareJob { name, spec }))
 }

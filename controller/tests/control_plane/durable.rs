@@ -293,7 +293,15 @@ fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
 fn a_declared_job_is_what_was_declared() {
     let mut bench = bench();
     let name = JobName { tenant: String::new(), job: "demo".into() };
-    let spec = JobSpec { world: 2, mode: Mode::Bfp16, slots: 256, classes: 1, trees: 1, iteration: None };
+    let spec = JobSpec {
+        world: 2,
+        mode: Mode::Bfp16,
+        slots: 256,
+        classes: 1,
+        trees: 1,
+        authenticated: false,
+        iteration: None,
+    };
     let declare = Command::DeclareJob { name: name.clone(), spec };
     bench.act(|plane, now| plane.execute(now, declare.clone())).unwrap();
     assert!(matches!(bench.act(|plane, now| plane.execute(now, declare)), Err(CommandError::Exists { .. })));

@@ -5,7 +5,7 @@ use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, FieldMatch, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Kind, serial};
+use netfold_wire::{JobKeys, Kind, serial};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 pub(crate) struct Switch {
     pub(crate) limits: Limits,
     pub(crate) ports: BTreeMap<u16, SocketAddr>,
+    /// Of authenticated jobs, by port.
+    pub(crate) keys: BTreeMap<u16, JobKeys>,
     pub(crate) groups: BTreeMap<u16, Vec<Replica>>,
     pub(crate) entries: Vec<TableEntry>,
     /// Stored chunk of every (slot, set).
@@ -82,7 +84,7 @@ impl Switch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ports.is_empty() && self.groups.is_empty() && self.entries.is_empty()
+        self.ports.is_empty() && self.keys.is_empty() && self.groups.is_empty() && self.entries.is_empty()
     }
 
     /// Removes all that is not in `held`, as a driver does that finds it.
@@ -97,6 +99,7 @@ impl Switch {
             held.iter().any(|held| matches!(held, HeldEntity::Entries(entries) if entries.contains(entry)))
         };
         self.ports.retain(|port, _| ports(port));
+        self.keys.retain(|port, _| ports(port));
         self.groups.retain(|group, _| groups(group));
         self.entries.retain(entries);
         let wanted = held.iter().map(|held| match held {
@@ -151,10 +154,12 @@ impl Fake {
             udp_port: 20038,
             sees_source: false,
             bounded_loss: true,
+            authenticates: false,
         };
         Self(Arc::new(Mutex::new(Switch {
             limits,
             ports: BTreeMap::new(),
+            keys: BTreeMap::new(),
             groups: BTreeMap::new(),
             entries: Vec::new(),
             chunks: vec![[0; 2]; slots as usize],
@@ -199,8 +204,16 @@ impl SwitchDriver for Fake {
         Ok(())
     }
 
+    fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
+        let mut switch = self.call()?;
+        assert!(switch.limits.authenticates && switch.ports.contains_key(&port), "port {port}");
+        assert_eq!(switch.keys.insert(port, keys.clone()), None, "port {port} was given keys twice");
+        Ok(())
+    }
+
     fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
         let mut switch = self.call()?;
+        switch.keys.remove(&port);
         assert!(!switch.admitted().iter().any(|entry| entry.port == port), "entries for port {port} remain");
         assert!(!switch.groups.values().flatten().any(|replica| replica.port == port), "a group uses {port}");
         assert!(switch.ports.remove(&port).is_some(), "port {port} was not bound");

@@ -1,6 +1,7 @@
 //! The control plane from the outside: admission under the test's clock, and the control port over real sockets.
 
 mod admission;
+mod authentication;
 mod bands;
 mod bench;
 mod durable;

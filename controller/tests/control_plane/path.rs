@@ -30,7 +30,7 @@ fn no_address_joins_a_group_before_it_has_returned_its_token() {
     let (mut bench, members) = challenged();
     let challenge = |id| {
         let challenge = |event: &SessionEvent| match event {
-            SessionEvent::Path(challenge) => Some(*challenge),
+            SessionEvent::Path(challenge) => Some(challenge.clone()),
             _ => None,
         };
         bench.received[id].events.iter().find_map(challenge).expect("each member is challenged")

@@ -59,6 +59,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
+        authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
     let workers: Vec<Option<SocketAddr>> = vec![None; ask.members.len()];

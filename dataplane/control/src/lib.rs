@@ -214,6 +214,9 @@ pub struct Join {
     /// other jobs.
     #[serde(default)]
     pub movable: bool,
+    /// Whether the job's packets are to be authenticated ([`PathChallenge::keys`]).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub authenticated: bool,
 }
 
 impl Join {
@@ -239,6 +242,7 @@ impl Join {
             tree: 0,
             trees: 1,
             movable: false,
+            authenticated: false,
         }
     }
 }
@@ -398,6 +402,8 @@ pub enum Refusal {
     Credentials,
     /// The tenant has as much as it may have.
     Quota,
+    /// Packets cannot be authenticated: the switch does not, or the session is not encrypted.
+    Authentication,
     /// The worker's address is at no switch of the topology, or no tree of switches reaches all workers.
     Path,
     /// The switch is being emptied, or the server is not ready for jobs.
@@ -425,6 +431,7 @@ impl Refusal {
             Self::JobRunning => "job_running",
             Self::Credentials => "credentials",
             Self::Quota => "quota",
+            Self::Authentication => "authentication",
             Self::Path => "path",
             Self::Unavailable => "unavailable",
             Self::Unknown => "unknown",

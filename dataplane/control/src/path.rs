@@ -3,12 +3,13 @@
 use core::fmt;
 use std::net::IpAddr;
 
+use netfold_wire::PortKeys;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a member needs to validate its path. It sends bare DATA of this job, epoch and key to the switch, which replies with a REJECT for
 /// [`Reason::Path`](netfold_wire::Reason::Path); the token in it is the member's proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathChallenge {
     /// Job number on the switch.
@@ -22,6 +23,9 @@ pub struct PathChallenge {
     /// Address of the member's switch, where it is not the one of this TCP session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<IpAddr>,
+    /// The keys of the worker's packets, from the first on, if the job is authenticated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<PortKeys>,
 }
 
 /// 64 bits that a switch sends to one member's address alone: as 16 hexadecimal digits in messages, and in a REJECT as `chunk` (the upper

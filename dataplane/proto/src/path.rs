@@ -83,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     const CHALLENGE: PathChallenge =
-        PathChallenge { job: 3, epoch: 9, key: 0xabcd, udp_port: 1, switch: None };
+        PathChallenge { job: 3, epoch: 9, key: 0xabcd, udp_port: 1, switch: None, keys: None };
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)

@@ -18,6 +18,7 @@ use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::{Change, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_wire::JobKeys;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -39,6 +40,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         udp_port: 20038,
         sees_source,
         bounded_loss,
+        authenticates: true,
     }
 }
 
@@ -145,6 +147,7 @@ impl Scene {
             jobs_max: 3,
             pending_joins_max: 8,
             jobs_kept: base.jobs_kept.min(4),
+            encrypted: input.below(2) == 0,
             sharing: Sharing::Elastic,
             banding: Banding { ranking: Ranking::ALL[input.below(3)], ..Banding::default() },
             ..base
@@ -251,6 +254,7 @@ impl Scene {
                 tree: input.byte() % 3,
                 trees: 1 + input.byte() % 2,
                 movable: input.below(4) > 0,
+                authenticated: input.below(4) == 0,
             }),
         };
         if let (SessionRequest::Join(join), Some(endpoint)) = (&request, self.endpoints.get_mut(&id)) {
@@ -394,6 +398,10 @@ impl SwitchDriver for FaultyDriver {
     }
 
     fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn authenticate(&mut self, _port: u16, _keys: &JobKeys) -> Result<(), DriverError> {
         self.call()
     }
 

@@ -84,6 +84,9 @@ enum Action {
         /// Number of trees.
         #[arg(long, default_value_t = 1)]
         trees: u8,
+        /// Whether its packets are authenticated.
+        #[arg(long)]
+        authenticated: bool,
         #[command(flatten)]
         iteration: IterationArgs,
         #[command(flatten)]
@@ -157,7 +160,17 @@ impl JobCommand {
                 let client = options.connect()?;
                 describe(output, &client.wait(client.jobs().describe(v1::DescribeJobRequest { name }))?)
             }
-            Action::Declare { job, world, mode, slots, classes, trees, iteration, options } => {
+            Action::Declare {
+                job,
+                world,
+                mode,
+                slots,
+                classes,
+                trees,
+                authenticated,
+                iteration,
+                options,
+            } => {
                 let name = Some(parse_name(&job, options.tenant.as_deref()));
                 let mode = v1::Mode::from_str_name(&format!("MODE_{}", mode.name().to_uppercase()));
                 let spec = v1::JobSpec {
@@ -166,6 +179,7 @@ impl JobCommand {
                     slots,
                     classes: u32::from(classes),
                     trees: u32::from(trees),
+                    authenticated,
                     iteration: iteration.message(),
                 };
                 let client = options.connect()?;
@@ -278,12 +292,13 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         if job.changed_s == 0 { String::new() } else { format!(", for {}", since(job)) }
     ))?;
     output.line(format_args!(
-        "  requests  {}, {}, {} slots a tree, {}, {}",
+        "  requests  {}, {}, {} slots a tree, {}, {}{}",
         counted(spec.world, "worker", "workers"),
         mode_word(spec.mode()),
         grouped(u64::from(spec.slots)),
         counted(spec.classes, "class", "classes"),
-        counted(spec.trees, "tree", "trees")
+        counted(spec.trees, "tree", "trees"),
+        if spec.authenticated { ", authenticated packets" } else { "" }
     ))?;
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;

@@ -99,7 +99,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
     json!({
         "event": "job", "tenant": name.tenant, "job": name.job, "state": state_word(job.state()), "declared": job.declared,
         "epoch": job.epoch, "changed_s": job.changed_s, "last": job.last, "slots_held": job.slots_held,
-        "spec": { "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes,
+        "spec": { "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes, "authenticated": spec.authenticated,
                   "trees": spec.trees,
                   "iteration": spec.iteration.map(|iteration| json!({
                       "work": iteration.work, "compute_us": iteration.compute_us,

@@ -78,6 +78,7 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
         udp_port: switch.data().port(),
         sees_source: false,
         bounded_loss: true,
+        authenticates: false,
     };
     let driver = LocalDriver::new(switch.handle(), limits, Numerics::Word);
     let config = Config { banding, jobs_kept: 10, ..Config::new(1) };
@@ -102,6 +103,7 @@ impl Job {
             slots,
             classes: CLASSES,
             trees: 1,
+            authenticated: false,
             iteration: Some(iteration),
         };
         let control = server.control();

@@ -90,7 +90,7 @@ fn attack(socket: &UdpSocket, switch: SocketAddr, challenge: &PathChallenge) -> 
     for packet in &packets {
         socket.send_to(packet, switch).unwrap();
     }
-    let validation = PathValidation::new(Instant::ZERO, *challenge);
+    let validation = PathValidation::new(Instant::ZERO, challenge.clone());
     let (mut bytes, mut received, mut token) = ([0; 2048], 0, None);
     // Four of them are DATA, each of which has a reply; the switch has processed all when the last one has come.
     for _ in 0..4 {

@@ -30,6 +30,9 @@ pub struct JobSpec {
     /// What it does in an iteration; not set if unknown. Workers do not send it, so they need not agree on it.
     #[prost(message, optional, tag = "6")]
     pub iteration: ::core::option::Option<Iteration>,
+    /// Whether its packets are authenticated.
+    #[prost(bool, tag = "7")]
+    pub authenticated: bool,
 }
 /// One iteration of a job's work. A controller may give precedence to jobs with the most work for each second of network time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -37,6 +37,7 @@ pub(super) fn spec(spec: Option<v1::JobSpec>) -> Result<JobSpec, Status> {
         slots: if spec.slots == 0 { SLOTS_DEFAULT } else { spec.slots },
         classes: fits("classes", spec.classes)?,
         trees: fits("trees", spec.trees)?,
+        authenticated: spec.authenticated,
         iteration: spec.iteration.map(|iteration| Iteration {
             work: iteration.work,
             compute_us: iteration.compute_us,
@@ -105,6 +106,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
             slots: job.spec.slots,
             classes: u32::from(job.spec.classes),
             trees: u32::from(job.spec.trees),
+            authenticated: job.spec.authenticated,
             iteration: job.spec.iteration.map(iteration_message),
         }),
         declared: job.declared,

@@ -29,7 +29,15 @@ pub(crate) fn name(tenant: &str, job: &str) -> Option<v1::JobName> {
 }
 
 fn spec(world: u32, slots: u32) -> Option<v1::JobSpec> {
-    Some(v1::JobSpec { world, mode: v1::Mode::Bfp16.into(), slots, classes: 0, trees: 0, iteration: None })
+    Some(v1::JobSpec {
+        world,
+        mode: v1::Mode::Bfp16.into(),
+        slots,
+        classes: 0,
+        trees: 0,
+        iteration: None,
+        authenticated: false,
+    })
 }
 
 #[test]

@@ -74,7 +74,15 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
     };
     JobView {
         name: job,
-        spec: JobSpec { world: 4, mode: Mode::Bfp16, slots: 128, classes: 1, trees: 1, iteration: None },
+        spec: JobSpec {
+            world: 4,
+            mode: Mode::Bfp16,
+            slots: 128,
+            classes: 1,
+            trees: 1,
+            authenticated: false,
+            iteration: None,
+        },
         declared: false,
         state: JobState::Running,
         epoch: 7 + first_slot / 128,

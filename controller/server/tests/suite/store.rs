@@ -48,7 +48,15 @@ impl Drop for Folder {
 }
 
 fn spec() -> JobSpec {
-    JobSpec { world: 2, mode: Mode::Bfp16, slots: 64, classes: 1, trees: 1, iteration: None }
+    JobSpec {
+        world: 2,
+        mode: Mode::Bfp16,
+        slots: 64,
+        classes: 1,
+        trees: 1,
+        authenticated: false,
+        iteration: None,
+    }
 }
 
 fn name(number: u32) -> JobName {
@@ -86,6 +94,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         udp_port: 20038,
         sees_source: false,
         bounded_loss: true,
+        authenticates: false,
     };
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();
     Box::new(PlaceRecord {

@@ -186,6 +186,7 @@ impl SwitchDriver for BfrtDriver {
             udp_port: UDP_PORT,
             sees_source: profile.encapsulation == Encapsulation::Ethernet,
             bounded_loss: profile.bounded_loss,
+            authenticates: false,
         }
     }
 
@@ -204,7 +205,7 @@ impl SwitchDriver for BfrtDriver {
         if at.port == self.desired.cpu_port {
             return Err(port_error(port, PortError::Reserved(at.port)));
         }
-        self.desired.ports.insert(port, Bound { peer, at: Some(at) });
+        self.desired.ports.insert(port, Bound { peer, at: Some(at), keys: None });
         Ok(())
     }
 

@@ -25,7 +25,7 @@ mod session;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -34,7 +34,7 @@ use std::time::Duration;
 use netfold_p4::allreduce::Address;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
-use netfold_wire::UDP_PORT;
+use netfold_wire::{JobKeys, UDP_PORT};
 use tokio::sync::{mpsc, oneshot};
 
 use super::ELECTION_ID;
@@ -120,6 +120,13 @@ impl ManagedConfig {
 }
 
 impl ManagedConfig {
+    /// Whether the connection reveals nothing to the network: it is encrypted, or does not leave the host.
+    fn is_private(&self) -> bool {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host.trim_matches(['[', ']']));
+        let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        self.tls.is_some() || local || self.address.starts_with("unix:")
+    }
+
     /// What the switch has to share out with such a pipeline: known before it is reached.
     pub fn limits(&self, pipeline: &Pipeline) -> Limits {
         limits(pipeline.profile(), self)
@@ -402,6 +409,7 @@ fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
         udp_port: config.udp_port,
         sees_source: profile.encapsulation == Encapsulation::Ethernet,
         bounded_loss: profile.bounded_loss,
+        authenticates: matches!(config.attachment, Attachment::Attached) && config.is_private(),
     }
 }
 
@@ -416,6 +424,10 @@ impl SwitchDriver for Managed {
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
         self.call(Request::Bind { port, peer }).map(drop)
+    }
+
+    fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
+        self.call(Request::Authenticate { port, keys: keys.clone() }).map(drop)
     }
 
     fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {

@@ -59,6 +59,8 @@ impl PeerPorts for PeerTable {
 pub(crate) enum PortError {
     #[error("no peer is bound to it")]
     Unbound,
+    #[error("the switch does not authenticate packets, or would be sent the keys in clear text")]
+    Plain,
     #[error("the switch takes no port of that number")]
     Number,
     #[error("{0} is no IPv4 address, and the pipeline knows only those")]

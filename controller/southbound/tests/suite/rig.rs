@@ -13,14 +13,14 @@ use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce::{Child, Node, job_entries, node_entries};
 use netfold_p4::entry::{FieldMatch, Replica, TableEntry};
 use netfold_p4::profile::Profile;
-use netfold_p4_runtime::ports::{Call, ListRequest};
+use netfold_p4_runtime::ports::{self, AttachRequest, Call, DetachRequest, Job, ListRequest};
 use netfold_p4_runtime::schema::{decode_replica, encode_replica};
 use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_southbound::p4runtime::{Attachment, Managed, ManagedConfig, Pipeline, SwitchEvent};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
-use netfold_wire::header;
+use netfold_wire::{TAG_LEN, header};
 use tokio::runtime::{Builder, Runtime};
 use tonic::Request;
 use tonic::client::Grpc;
@@ -70,7 +70,7 @@ impl Device {
     }
 
     fn served(address: SocketAddr, config: ServerConfig) -> Self {
-        let datagram_len_max = header::LEN + LANE_WORDS as usize * 4;
+        let datagram_len_max = header::LEN + LANE_WORDS as usize * 4 + TAG_LEN;
         let udp = UdpConfig { datagram_len_max, ..UdpConfig::default() };
         let io = UdpIo::bind(([127, 0, 0, 1], 0).into(), udp).unwrap();
         let data = io.local_addr().unwrap();
@@ -197,7 +197,7 @@ pub(crate) fn replicas(ports: [u16; 2]) -> Vec<Replica> {
 
 /// What a control plane holds that has admitted `job` with two children at these ports.
 pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<HeldEntity> {
-    let bound = ports.map(|port| HeldEntity::Port { port, peer: peer(port) });
+    let bound = ports.map(|port| HeldEntity::Port { port, peer: peer(port), keys: None });
     let rest = [
         HeldEntity::Group { group: job, replicas: replicas(ports) },
         HeldEntity::Entries(entries(job, ports)),
@@ -288,13 +288,42 @@ impl Raw {
                 other => panic!("{other:?}"),
             }
         }
-        let call = ListRequest {};
-        let path = PathAndQuery::from_static(<ListRequest as Call>::PATH);
-        let codec = ProstCodec::<ListRequest, <ListRequest as Call>::Response>::default();
-        let mut grpc = self.grpc();
-        let list = self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).unwrap().into_inner();
+        let list = self.ports(ListRequest {});
         holding.ports = list.ports.into_iter().map(|port| (port.peer, port.port)).collect();
         holding
+    }
+
+    /// A call of the service `Ports`.
+    fn ports<C: Call + prost::Message + 'static>(&self, call: C) -> C::Response
+    where
+        C::Response: prost::Message + Default + 'static,
+    {
+        let path = PathAndQuery::from_static(C::PATH);
+        let codec = ProstCodec::<C, C::Response>::default();
+        let mut grpc = self.grpc();
+        self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).unwrap().into_inner()
+    }
+
+    /// The jobs that have keys at a peer's port.
+    pub(crate) fn keyed(&self, peer: SocketAddr) -> Vec<u32> {
+        let ports = self.ports(ListRequest {}).ports;
+        let of_peer = ports.into_iter().filter(|port| port.peer == peer.to_string());
+        of_peer.flat_map(|port| port.authenticated).map(|job| job.number).collect()
+    }
+
+    /// Gives a job keys at a peer, as the primary.
+    pub(crate) fn attach_keys(&self, peer: SocketAddr, number: u32) {
+        let job = Some(Job { number, epoch: 7 });
+        let keys = Some(ports::JobKeys { job, receive: vec![8; 32], send: vec![9; 32] });
+        let (peer, device_id, election_id) = (peer.to_string(), 1, Some(ELECTION.into()));
+        self.ports(AttachRequest { peer, device_id, election_id, keys, ..Default::default() });
+    }
+
+    /// Takes the keys of a job at a peer away, as the primary.
+    pub(crate) fn detach_keys(&self, peer: SocketAddr, number: u32) {
+        let keys_of = Some(Job { number, epoch: 7 });
+        let (peer, device_id, election_id) = (peer.to_string(), 1, Some(ELECTION.into()));
+        self.ports(DetachRequest { peer, device_id, election_id, keys_of, ..Default::default() });
     }
 
     /// Writes with the given election id.

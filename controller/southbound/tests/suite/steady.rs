@@ -8,10 +8,12 @@ use netfold_p4::allreduce::{Child, job_entries};
 use netfold_p4::entry::Replica;
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::v1::UpdateType;
-use netfold_southbound::p4runtime::{ManagedConfig, Pipeline, Repaired, SwitchEvent};
+use netfold_southbound::p4runtime::{Attachment, ManagedConfig, Pipeline, Repaired, SwitchEvent};
+use netfold_wire::{JobKeys, PacketKey, PortKeys};
 
 use crate::rig::{
-    Device, ELECTION, LANE_WORDS, Raw, Watched, config, entries, group, held, node, peer, replicas, update,
+    Device, ELECTION, LANE_WORDS, Raw, Watched, config, entries, group, held, node, peer, profile, replicas,
+    update,
 };
 
 /// Admits a job with two children.
@@ -57,6 +59,79 @@ fn a_switch_that_runs_our_pipeline_is_adopted_without_a_write() {
     (0..2).for_each(|port| second.switch.unbind_port(port).unwrap());
     let after = raw.holding();
     assert_eq!((after.entries.len(), after.groups.len(), after.ports.len()), (2 + 11, 1, 2));
+}
+
+fn keys(job: u16) -> JobKeys {
+    let key = |byte: u16| PacketKey([byte as u8; 32]);
+    JobKeys { job, epoch: 7, keys: PortKeys { receive: key(job), send: key(job + 100) } }
+}
+
+/// Two ports of the control plane lead to one switch, whose port there is shared by two authenticated jobs: each takes its own keys away.
+#[test]
+fn jobs_that_share_a_port_of_the_switch_have_keys_of_their_own() {
+    let device = Device::start();
+    let mut watched = Watched::start(config(device.address()), Vec::new());
+    watched.up();
+    let switch = &mut watched.switch;
+    assert!(switch.limits().authenticates);
+    let raw = Raw::connect(device.address());
+    for (port, job) in [(0, 1), (1, 2)] {
+        assert!(switch.authenticate(port, &keys(job)).is_err(), "no peer yet");
+        switch.bind_port(port, peer(9)).unwrap();
+        switch.authenticate(port, &keys(job)).unwrap();
+    }
+    assert_eq!(raw.keyed(peer(9)), [1, 2]);
+    assert_eq!(switch.resync().unwrap(), Repaired::default());
+
+    // Another client takes keys away, and adds some.
+    raw.detach_keys(peer(9), 1);
+    raw.attach_keys(peer(9), 3);
+    assert_eq!(raw.keyed(peer(9)), [2, 3]);
+    assert_eq!(switch.resync().unwrap(), Repaired { inserted: 1, removed: 1, modified: 0 });
+    assert_eq!(raw.keyed(peer(9)), [2, 1]);
+
+    switch.unbind_port(0).unwrap();
+    assert_eq!(raw.keyed(peer(9)), [2]);
+    switch.unbind_port(1).unwrap();
+    assert!(raw.holding().ports.is_empty());
+}
+
+/// A control plane that has restarted gives a switch that has lost them the keys of its jobs again.
+#[test]
+fn keys_of_running_jobs_are_given_again() {
+    let device = Device::start();
+    let mut first = Watched::start(config(device.address()), Vec::new());
+    let (_, boot) = first.up();
+    admit(&mut first.switch, 1, [0, 1]);
+    (0..2).for_each(|port| first.switch.authenticate(port, &keys(1)).unwrap());
+    // The keys of one port are lost behind its back.
+    let raw = Raw::connect(device.address());
+    raw.detach_keys(peer(0), 1);
+    drop(first);
+    let with_keys = |held| match held {
+        HeldEntity::Port { port, peer, .. } => HeldEntity::Port { port, peer, keys: Some(keys(1)) },
+        held => held,
+    };
+    let known = held(1, [0, 1]).into_iter().map(with_keys).collect();
+    let second = Watched::start(ManagedConfig { boot, ..config(device.address()) }, known);
+    assert!(!second.up().0, "nothing was lost");
+    assert_eq!((raw.keyed(peer(0)), raw.keyed(peer(1))), (vec![1], vec![1]));
+}
+
+/// Keys do not cross a network in clear text.
+#[test]
+fn a_switch_that_is_reached_in_clear_text_is_given_no_keys() {
+    let authenticates =
+        |config: &ManagedConfig| config.limits(&Pipeline::software(profile()).unwrap()).authenticates;
+    let at = |address: &str| ManagedConfig { ..ManagedConfig::new("s1", address, Attachment::Attached) };
+    for local in ["127.0.0.1:9559", "localhost:9559", "[::1]:9559", "unix:/run/netfold"] {
+        assert!(authenticates(&at(local)), "{local}");
+    }
+    for remote in ["192.0.2.1:9559", "tor:9559", "[2001:db8::1]:9559"] {
+        assert!(!authenticates(&at(remote)), "{remote}");
+    }
+    let known = Attachment::Known(Box::new(|_| None));
+    assert!(!authenticates(&ManagedConfig::new("b1", "127.0.0.1:9559", known)), "a P4 target");
 }
 
 #[test]
@@ -201,7 +276,7 @@ fn held_things_that_make_no_sense_are_refused_at_once() {
     };
     let text = refused(vec![HeldEntity::Entries(entries(1, [0, 1]))]);
     assert!(text.starts_with("switch s1: what is said to be there already cannot be: port 0"), "{text}");
-    let bound = [0, 1].map(|port| HeldEntity::Port { port, peer: peer(port) });
+    let bound = [0, 1].map(|port| HeldEntity::Port { port, peer: peer(port), keys: None });
     let twice = HeldEntity::Group { group: 1, replicas: vec![Replica { port: 0, instance: 1 }; 2] };
     assert!(refused(bound.into_iter().chain([twice]).collect()).contains("group 1"));
 }
@@ -233,7 +308,7 @@ fn ten_thousand_entries_go_in_batches() {
     let compared = begun.elapsed();
     println!("{} entries inserted in {inserted:?} by {writes} requests; compared in {compared:?}", all.len());
     let held: Vec<_> = (0..32)
-        .map(|port| HeldEntity::Port { port, peer: peer(port) })
+        .map(|port| HeldEntity::Port { port, peer: peer(port), keys: None })
         .chain([HeldEntity::Entries(all.clone())])
         .collect();
     drop(watched);

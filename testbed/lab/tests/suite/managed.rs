@@ -134,8 +134,8 @@ fn entries() -> Vec<TableEntry> {
 fn held() -> Vec<HeldEntity> {
     let replicas = [10, 11].map(|port| Replica { port, instance: port + 1 }).to_vec();
     vec![
-        HeldEntity::Port { port: 10, peer: worker(1) },
-        HeldEntity::Port { port: 11, peer: worker(2) },
+        HeldEntity::Port { port: 10, peer: worker(1), keys: None },
+        HeldEntity::Port { port: 11, peer: worker(2), keys: None },
         HeldEntity::Group { group: GROUP, replicas },
         HeldEntity::Entries(entries()),
     ]
@@ -144,7 +144,7 @@ fn held() -> Vec<HeldEntity> {
 fn admit(switch: &mut Managed) {
     for held in held() {
         match held {
-            HeldEntity::Port { port, peer } => switch.bind_port(port, peer).unwrap(),
+            HeldEntity::Port { port, peer, .. } => switch.bind_port(port, peer).unwrap(),
             HeldEntity::Group { group, replicas } => switch.set_group(group, &replicas).unwrap(),
             HeldEntity::Entries(entries) => switch.insert(&entries).unwrap(),
         }

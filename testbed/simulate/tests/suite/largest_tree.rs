@@ -80,6 +80,7 @@ fn plan(shape: &Shape) -> TreePlan {
         udp_port: 0,
         sees_source: false,
         bounded_loss: true,
+        authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
     let job = TreeJob { job: 9, epoch: 2, key: 77, slots: 2 };

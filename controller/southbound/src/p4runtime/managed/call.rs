@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use netfold_p4::entry::{Replica, TableEntry};
+use netfold_wire::JobKeys;
 
 use super::Repaired;
 use netfold_controller::driver::DriverError;
@@ -14,6 +15,7 @@ use netfold_controller::driver::DriverError;
 #[derive(Debug)]
 pub(super) enum Request {
     Bind { port: u16, peer: SocketAddr },
+    Authenticate { port: u16, keys: JobKeys },
     Unbind(u16),
     Insert(Vec<TableEntry>),
     Delete(Vec<TableEntry>),

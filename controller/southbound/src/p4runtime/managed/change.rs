@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4_runtime::v1::{self, EntityKind, UpdateType};
+use netfold_wire::JobKeys;
 
 use super::super::driver::refused;
 use super::super::error::P4RuntimeError;
@@ -25,21 +26,40 @@ impl Keeper {
         let known = self.known(port, peer)?;
         let at = match known {
             Some(at) => at,
-            None => ports::attach(session, peer).await?,
+            None => ports::attach(session, peer, None).await?,
         };
         if at.port == self.desired.cpu_port {
             return Err(port_error(port, PortError::Reserved(at.port)).into());
         }
-        self.desired.ports.insert(port, Bound { peer, at: Some(at) });
+        self.desired.ports.insert(port, Bound { peer, at: Some(at), keys: None });
+        Ok(())
+    }
+
+    pub(super) async fn authenticate(
+        &mut self,
+        session: &Session,
+        port: u16,
+        keys: JobKeys,
+    ) -> Result<(), Failure> {
+        let unbound = || port_error(port, PortError::Unbound);
+        if !self.limits.authenticates {
+            return Err(port_error(port, PortError::Plain).into());
+        }
+        let peer = self.desired.ports.get(&port).ok_or_else(unbound)?.peer;
+        ports::attach(session, peer, Some(&keys)).await?;
+        let bound = self.desired.ports.get_mut(&port).ok_or_else(unbound)?;
+        bound.keys = Some(keys);
         Ok(())
     }
 
     pub(super) async fn unbind(&mut self, session: &Session, port: u16) -> Result<(), Failure> {
-        let Some(bound) = self.desired.ports.get(&port).copied() else { return Ok(()) };
+        let Some(bound) = self.desired.ports.get(&port).cloned() else { return Ok(()) };
         let elsewhere = |(other, held): (&u16, &Bound)| *other != port && held.peer == bound.peer;
         let shared = self.desired.ports.iter().any(elsewhere);
-        if matches!(self.config.attachment, Attachment::Attached) && !shared {
-            match ports::detach(session, bound.peer).await {
+        // Of a port that others need, the keys of this job alone are taken away.
+        let keys_of = bound.keys.as_ref().filter(|_| shared);
+        if matches!(self.config.attachment, Attachment::Attached) && (!shared || keys_of.is_some()) {
+            match ports::detach(session, bound.peer, keys_of.map(|keys| (keys.job, keys.epoch))).await {
                 // Given to the switch when it was started; it stays.
                 Ok(()) | Err(P4RuntimeError::Refused { .. }) => {}
                 Err(error) => return Err(error.into()),

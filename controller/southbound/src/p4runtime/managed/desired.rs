@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info::table_id;
-use netfold_wire::Kind;
+use netfold_wire::{JobKeys, Kind};
 
 use super::super::driver::PeerPort;
 use super::super::peers::PortError;
@@ -14,11 +14,20 @@ use super::super::state::{Key, State};
 use netfold_controller::driver::{DriverError, HeldEntity};
 
 /// A peer at a port of the control plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) peer: SocketAddr,
     /// Unknown until the switch has reported the port that it assigned to the peer.
     pub(crate) at: Option<PeerPort>,
+    /// The keys of the job that the port is for, if its packets are authenticated.
+    pub(crate) keys: Option<JobKeys>,
+}
+
+impl Bound {
+    /// The peer, and the job whose packets to and from it are authenticated.
+    pub(crate) fn keyed(&self) -> Option<(SocketAddr, u16, u32)> {
+        self.keys.as_ref().map(|keys| (self.peer, keys.job, keys.epoch))
+    }
 }
 
 /// Everything asked for and not taken back, by the control plane's ports.
@@ -44,7 +53,9 @@ impl Desired {
         };
         for held in held {
             match held {
-                HeldEntity::Port { port, peer } => drop(desired.ports.insert(port, Bound { peer, at: None })),
+                HeldEntity::Port { port, peer, keys } => {
+                    desired.ports.insert(port, Bound { peer, at: None, keys });
+                }
                 HeldEntity::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
                 HeldEntity::Entries(entries) => {
                     desired.entries.extend(entries.into_iter().map(|entry| (Key::of(&entry), entry)));

@@ -41,7 +41,7 @@ pub(super) struct Keeper {
     pub(super) config: ManagedConfig,
     pub(super) pipeline: Pipeline,
     pub(super) desired: Desired,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) shared: Arc<Shared>,
     calls: mpsc::UnboundedReceiver<Call>,
     listener: Listener,
@@ -128,7 +128,9 @@ impl Keeper {
         };
         for (port, peer) in bound {
             let at = keeper.known(port, peer).map_err(held)?;
-            keeper.desired.ports.insert(port, Bound { peer, at });
+            if let Some(bound) = keeper.desired.ports.get_mut(&port) {
+                bound.at = at;
+            }
         }
         keeper.desired.check().map_err(held)?;
         Ok(keeper)
@@ -357,16 +359,29 @@ impl Keeper {
         }
         let there = ports::list(&session.remote).await?;
         let wanted: BTreeSet<SocketAddr> = self.desired.ports.values().map(|bound| bound.peer).collect();
-        for (peer, _) in there.iter().filter(|(peer, (_, fixed))| !fixed && !wanted.contains(peer)) {
-            ports::detach(session, *peer).await?;
+        for (peer, _) in there.iter().filter(|(peer, held)| !held.fixed && !wanted.contains(peer)) {
+            ports::detach(session, *peer, None).await?;
             repaired.removed += 1;
         }
+        let wanted: BTreeSet<_> = self.desired.ports.values().filter_map(Bound::keyed).collect();
+        for (peer, held) in &there {
+            for (job, epoch) in &held.authenticated {
+                if !wanted.contains(&(*peer, *job, *epoch)) {
+                    ports::detach(session, *peer, Some((*job, *epoch))).await?;
+                    repaired.removed += 1;
+                }
+            }
+        }
         for bound in self.desired.ports.values_mut() {
-            bound.at = match there.get(&bound.peer) {
-                Some((at, _)) => Some(*at),
-                None => {
+            let held = there.get(&bound.peer);
+            let has_keys = bound.keys.as_ref().is_none_or(|keys| {
+                held.is_some_and(|held| held.authenticated.contains(&(keys.job, keys.epoch)))
+            });
+            bound.at = match held {
+                Some(held) if has_keys => Some(held.at),
+                _ => {
                     repaired.inserted += 1;
-                    Some(ports::attach(session, bound.peer).await?)
+                    Some(ports::attach(session, bound.peer, bound.keys.as_ref()).await?)
                 }
             };
         }
@@ -392,6 +407,7 @@ impl Keeper {
     async fn carry_out(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
         match request {
             Request::Bind { port, peer } => self.bind(session, port, peer).await?,
+            Request::Authenticate { port, keys } => self.authenticate(session, port, keys).await?,
             Request::Unbind(port) => self.unbind(session, port).await?,
             Request::Insert(entries) => self.insert(session, entries).await?,
             Request::Delete(entries) => self.delete(session, entries).await?,

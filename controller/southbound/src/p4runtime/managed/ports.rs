@@ -1,12 +1,13 @@
 //! A switch that assigns a port to every peer that the controller announces to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::ports::{
-    AttachRequest, DescribeRequest, DescribeResponse, DetachRequest, ListRequest,
+    self, AttachRequest, DescribeRequest, DescribeResponse, DetachRequest, ListRequest,
 };
+use netfold_wire::{JobKeys, PortKeys};
 
 use super::super::call::Remote;
 use super::super::driver::PeerPort;
@@ -45,31 +46,58 @@ impl Description {
     }
 }
 
-/// Makes a port of a peer.
-pub(super) async fn attach(session: &Session, peer: SocketAddr) -> Result<PeerPort, P4RuntimeError> {
+/// Makes a port of a peer, where a job's packets are authenticated, if there are keys.
+pub(super) async fn attach(
+    session: &Session,
+    peer: SocketAddr,
+    keys: Option<&JobKeys>,
+) -> Result<PeerPort, P4RuntimeError> {
     let Session { remote, stream, .. } = session;
     let (device_id, election_id) = (remote.device_id, Some(stream.election_id().into()));
-    let request = AttachRequest { peer: peer.to_string(), device_id, election_id, ..Default::default() };
+    let keys = keys.map(|JobKeys { job, epoch, keys: PortKeys { receive, send } }| ports::JobKeys {
+        job: Some(ports::Job { number: (*job).into(), epoch: *epoch }),
+        receive: receive.0.to_vec(),
+        send: send.0.to_vec(),
+    });
+    let request =
+        AttachRequest { peer: peer.to_string(), device_id, election_id, keys, ..Default::default() };
     let answer = remote.ports(request).await?;
     let port = u16::try_from(answer.port).ok().filter(|port| *port != 0);
     let port = port.ok_or_else(|| remote.malformed_port())?;
     Ok(PeerPort { port, mac: 0 })
 }
 
-/// Takes a peer's port away.
-pub(super) async fn detach(session: &Session, peer: SocketAddr) -> Result<(), P4RuntimeError> {
+/// Takes a peer's port away, or the keys of a job there, by number and epoch.
+pub(super) async fn detach(
+    session: &Session,
+    peer: SocketAddr,
+    keys_of: Option<(u16, u32)>,
+) -> Result<(), P4RuntimeError> {
     let Session { remote, stream, .. } = session;
     let (device_id, election_id) = (remote.device_id, Some(stream.election_id().into()));
-    let request = DetachRequest { peer: peer.to_string(), device_id, election_id, ..Default::default() };
+    let keys_of = keys_of.map(|(number, epoch)| ports::Job { number: number.into(), epoch });
+    let request =
+        DetachRequest { peer: peer.to_string(), device_id, election_id, keys_of, ..Default::default() };
     remote.ports(request).await.map(drop)
 }
 
-/// The ports that can be taken away and those that cannot, by peer.
-pub(super) async fn list(remote: &Remote) -> Result<BTreeMap<SocketAddr, (PeerPort, bool)>, P4RuntimeError> {
+/// A port of the switch.
+pub(super) struct SwitchPort {
+    pub(super) at: PeerPort,
+    /// It cannot be taken away.
+    pub(super) fixed: bool,
+    /// Number and epoch of the jobs that have keys there.
+    pub(super) authenticated: BTreeSet<(u16, u32)>,
+}
+
+/// The switch's ports, by peer.
+pub(super) async fn list(remote: &Remote) -> Result<BTreeMap<SocketAddr, SwitchPort>, P4RuntimeError> {
     let answer = remote.ports(ListRequest {}).await?;
-    let port = |port: netfold_p4_runtime::ports::Port| {
+    let port = |port: ports::Port| {
         let at = PeerPort { port: u16::try_from(port.port).ok()?, mac: 0 };
-        Some((port.peer.parse().ok()?, (at, port.fixed)))
+        let job = |job: &ports::Job| Some((u16::try_from(job.number).ok()?, job.epoch));
+        let authenticated = port.authenticated.iter().filter_map(job).collect();
+        Some((port.peer.parse().ok()?, SwitchPort { at, fixed: port.fixed, authenticated }))
     };
     Ok(answer.ports.into_iter().filter_map(port).collect())
 }
