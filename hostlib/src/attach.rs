@@ -47,6 +47,9 @@ impl Attacher {
         config.check_rank(rank, world)?;
         let mut middleware = self.middleware.take();
         if let Some((io, admission)) = self.transport.take() {
+            if config.authenticated {
+                return Err(Error::Authentication);
+            }
             let io = wrap(io, middleware);
             let attachment = Attachment::new(io, admission, (rank, world), config)?;
             return Ok(vec![Attachment { core: config.cores.of(0), ..attachment }]);
@@ -111,6 +114,7 @@ fn joiner(
         tree,
         trees: config.trees,
         movable,
+        authenticated: config.authenticated,
         ..join
     };
     let security = config.controller_ca.as_ref().filter(|_| config.controlled);

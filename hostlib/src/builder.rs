@@ -115,6 +115,19 @@ impl Builder {
         self
     }
 
+    /// Has the packets between workers and switches authenticated: each has a tag of 64 bits under a key that the control port gives each worker
+    /// and switch for the job. A packet that was changed or forged on the way is dropped and counted
+    /// ([`Stats::io`](crate::Stats::io)), as if it were lost. The same on all ranks. Refused ([`Refusal::Authentication`]) by switches
+    /// that do not authenticate packets (P4 targets), and where the control session would carry the keys in clear text: without TLS, except
+    /// on the loopback interface. What ranks send each other without a switch is not authenticated. Default: not.
+    ///
+    /// [`Refusal::Authentication`]: netfold_control::Refusal::Authentication
+    #[must_use]
+    pub fn authenticated(mut self, authenticated: bool) -> Self {
+        self.config.authenticated = authenticated;
+        self
+    }
+
     /// Makes the job confidential: switches, and observers of the network, see masked lanes only. Each rank adds keystreams under `key`,
     /// which all ranks must hold, and removes their sum from results, so results are the same, bit for bit; ranks encrypt what they send each
     /// other. Shared memory within a host is in clear. What remains visible: which ranks take part, the number, times and types of operations,

@@ -66,6 +66,8 @@ pub(crate) struct JobConfig {
     pub(crate) tolerance: Tolerance,
     /// Of a confidential job.
     pub(crate) group_key: Option<GroupKey>,
+    /// Whether packets between workers and switches have tags.
+    pub(crate) authenticated: bool,
     /// Of each class.
     pub(crate) slots: u32,
     pub(crate) classes: u8,
@@ -100,6 +102,7 @@ impl Default for JobConfig {
             rounding: Rounding::Nearest,
             tolerance: Tolerance::NONE,
             group_key: None,
+            authenticated: false,
             slots: SLOTS_DEFAULT,
             classes: 1,
             small: 0,
@@ -143,7 +146,7 @@ impl JobConfig {
     pub(crate) fn describe(&self, has_switch: bool) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
         format!(
-            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}",
+            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
@@ -152,7 +155,8 @@ impl JobConfig {
             yes(has_switch),
             yes(self.shared_memory),
             yes(self.fall_back),
-            yes(self.group_key.is_some())
+            yes(self.group_key.is_some()),
+            yes(self.authenticated)
         )
     }
 

@@ -90,6 +90,11 @@ pub enum Error {
     /// There is no group key.
     #[error(transparent)]
     GroupKey(#[from] GroupKeyError),
+    /// A job over a transport that the caller has given cannot be authenticated: nothing gives its ranks keys.
+    #[error(
+        "an authenticated job joins at a switch's control port or at a controller, which give its ranks keys: give the builder one of them, and no transport"
+    )]
+    Authentication,
     /// Ranks of a confidential job hold different group keys.
     #[error("the group key of {} is not the one of this rank; give all ranks the same file", ranks_text(.ranks))]
     GroupKeyDiffers {
@@ -395,7 +400,7 @@ impl Error {
         match self {
             Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
-            Self::Confidential { .. } | Self::GroupKey(_) => "argument",
+            Self::Confidential { .. } | Self::GroupKey(_) | Self::Authentication => "argument",
             Self::GroupKeyDiffers { .. } => "group_key",
             Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
@@ -463,6 +468,7 @@ impl Error {
             self,
             Self::Unsupported { .. }
                 | Self::Confidential { .. }
+                | Self::Authentication
                 | Self::Class { .. }
                 | Self::Undefined { .. }
                 | Self::Root { .. }

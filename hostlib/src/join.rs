@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use netfold_control::{Admission, Band, CongestionAlgorithm, Join, Refusal};
-use netfold_io::{IoError, OpenOptions, PacketIo, PortId};
+use netfold_io::{Authenticated, IoError, OpenOptions, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
-use netfold_wire::header;
+use netfold_wire::{TAG_LEN, header};
 
 use crate::confidential::AgreedKey;
 use crate::config::JobConfig;
@@ -138,13 +138,13 @@ impl Joiner {
             None => SocketAddr::new(session.local().ip(), 0),
         };
         // Any free port: it must be known before the peer is.
-        let mut io = self.config.opener.open(&OpenOptions::at(from))?;
+        let mut io = Authenticated::new(self.config.opener.open(&OpenOptions::at(from))?);
         let own = io.local_addr().unwrap_or(from);
         // Packet I/O may have another address than the session.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let join = Join { udp_port: own.port(), address, ..self.join.clone() };
-        let path = PathIo::new(&mut *io);
+        let path = PathIo::new(&mut io);
         let admission = session.join(join, path, self.config.join_timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
     }
@@ -153,7 +153,7 @@ impl Joiner {
 /// What an admission comes with.
 struct Admitted {
     session: Session,
-    io: Box<dyn PacketIo>,
+    io: Authenticated<Box<dyn PacketIo>>,
     admission: Admission,
 }
 
@@ -164,11 +164,18 @@ impl Admitted {
         // Best effort: without it queues drop where they could mark.
         let _ = io.set_ecn_capable(admission.congestion != CongestionAlgorithm::Fixed);
         if let Some(band) = &admission.band {
-            apply_dscp(&mut *io, band);
+            apply_dscp(&mut io, band);
         }
-        io.bind_port(PortId(0), switch)?;
-        check_mtu(&*io, switch, &admission)?;
-        let io = wrap(io, middleware);
+        let authenticated = io.authenticated(PortId(0)).next().is_some();
+        if !authenticated {
+            io.bind_port(PortId(0), switch)?;
+        }
+        check_datagram(&io, switch, &admission, if authenticated { TAG_LEN } else { 0 })?;
+        // The caller's middleware is on the side of the network, where packets have their tags.
+        let io: Box<dyn PacketIo> = match io.map(|io| wrap(io, middleware)).into_inner() {
+            Ok(plain) => plain,
+            Err(authenticated) => Box::new(authenticated),
+        };
         let place = (joiner.join.rank, joiner.join.world);
         Attachment::new(io, admission, place, &joiner.config).map(|attachment| Attachment {
             control: Some(session.peer()),
@@ -179,10 +186,20 @@ impl Admitted {
     }
 }
 
-/// Checks that a packet of the job fits the path MTU to the switch.
-fn check_mtu(io: &dyn PacketIo, switch: SocketAddr, admission: &Admission) -> Result<(), Error> {
+/// Checks that a packet of the job, with a tag of this length, fits the packet I/O and the path MTU to the switch.
+fn check_datagram(
+    io: &dyn PacketIo,
+    switch: SocketAddr,
+    admission: &Admission,
+    tag: usize,
+) -> Result<(), Error> {
+    let datagram = header::LEN + admission.lane_words as usize * 4 + tag;
+    let max = io.capabilities().datagram_len_max;
+    if datagram > max {
+        return Err(Error::Datagram { need: datagram, max });
+    }
     let outer = if switch.is_ipv4() { IPV4_HEADER + UDP_HEADER } else { IPV6_HEADER + UDP_HEADER };
-    let need = outer + header::LEN + admission.lane_words as usize * 4;
+    let need = outer + datagram;
     match io.path_mtu(switch) {
         Some(mtu) if mtu < need => Err(Error::Mtu { switch, need, mtu }),
         _ => Ok(()),

@@ -141,7 +141,7 @@ impl Session {
         timeout: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
-        let (version, rank, peer) = (join.version, join.rank, self.peer);
+        let (version, rank, peer, authenticated) = (join.version, join.rank, self.peer, join.authenticated);
         // When it fails, what the port sent before it closed explains it.
         let _ = self.control.send(&SessionRequest::Join(join));
         let start = Instant::now();
@@ -154,6 +154,11 @@ impl Session {
             }
             let received = self.await_event(&mut path, &mut silence, timeout - waited)?;
             match received {
+                Received::Event(SessionEvent::Path(challenge))
+                    if authenticated && challenge.keys.is_none() =>
+                {
+                    return Err(Error::Control { what: "no keys for authenticated packets" });
+                }
                 Received::Event(SessionEvent::Path(challenge)) => path.begin(challenge, peer)?,
                 Received::Event(SessionEvent::Admitted(mut admission)) => {
                     let Admission { job, epoch, .. } = admission;

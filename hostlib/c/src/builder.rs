@@ -265,6 +265,21 @@ pub unsafe extern "C" fn netfold_builder_set_confidential(
     }
 }
 
+/// Has packets between workers and switches authenticated, or not, the default. The same on all ranks. Needs a control session over TLS
+/// or on this machine; switches that do not authenticate packets refuse at netfold_builder_connect.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_authenticated(
+    builder: *mut netfold_builder,
+    authenticated: bool,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.authenticated(authenticated))) }
+}
+
 /// Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
 ///
 /// # Safety

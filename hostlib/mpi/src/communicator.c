@@ -174,6 +174,7 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     SET(mode)(builder, settings->mode);
     SET(slots)(builder, slots);
     SET(shared_memory)(builder, settings->shared_memory);
+    SET(authenticated)(builder, settings->authenticated);
     SET(join_timeout)(builder, settings->join_ms);
     SET(stall_timeout)(builder, settings->stall_ms);
     SET(exchange)(builder, gather, meeting);

@@ -21,6 +21,7 @@ struct shim_settings {
     int32_t verbose;
     int32_t mode;
     bool shared_memory;
+    bool authenticated;
     uint64_t min_bytes;
     uint64_t slots; /* of the switch, for each communicator; 0 for the default */
     uint64_t join_ms;

@@ -91,6 +91,7 @@ pub(crate) fn connect(
     let mut builder = Communicator::builder()
         .job(format!("nccl-{digest:032x}"))
         .mode(settings.mode)
+        .authenticated(settings.authenticated)
         .exchange(Box::new(exchange))
         .shared_memory(false) // ranks are nodes: NCCL has reduced within each
         .fall_back(true)

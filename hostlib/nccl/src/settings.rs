@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     /// `NETFOLD_NCCL_REQUIRE_SWITCH`: whether `connect` refuses when no switch can be used.
     pub(crate) require_switch: bool,
+    /// `NETFOLD_AUTHENTICATED`: whether packets between ranks and switches are authenticated.
+    pub(crate) authenticated: bool,
     /// `NETFOLD_NCCL_MIN_RANKS`: smallest group that is not refused.
     pub(crate) min_ranks: u16,
     /// `NETFOLD_NCCL_CONNECT_TIMEOUT`: how long `connect` may take.
@@ -45,11 +47,13 @@ impl Settings {
                         Unset it to use the plugin"
                 .into());
         }
-        let require_switch = match text("NETFOLD_NCCL_REQUIRE_SWITCH").as_deref() {
-            None | Some("1") => true,
-            Some("0") => false,
-            Some(other) => return Err(format!("NETFOLD_NCCL_REQUIRE_SWITCH={other} is neither 0 nor 1")),
+        let flag = |name: &str, default: bool| match text(name).as_deref() {
+            None => Ok(default),
+            Some("1") => Ok(true),
+            Some("0") => Ok(false),
+            Some(other) => Err(format!("{name}={other} is neither 0 nor 1")),
         };
+        let require_switch = flag("NETFOLD_NCCL_REQUIRE_SWITCH", true)?;
         let mode = match text("NETFOLD_MODE") {
             None => Mode::Bfp32,
             Some(name) => name.parse().map_err(|error| format!("NETFOLD_MODE: {error}"))?,
@@ -63,6 +67,7 @@ impl Settings {
             tenant: text("NETFOLD_TENANT").map(|tenant| (tenant, text("NETFOLD_TOKEN").unwrap_or_default())),
             mode,
             require_switch,
+            authenticated: flag("NETFOLD_AUTHENTICATED", false)?,
             min_ranks,
             connect_timeout: seconds("NETFOLD_NCCL_CONNECT_TIMEOUT", 30)?,
             stall_timeout: seconds("NETFOLD_NCCL_STALL_TIMEOUT", 1800)?,
@@ -110,6 +115,7 @@ mod tests {
         assert!(read(&[("NETFOLD_MODE", "fast")]).unwrap_err().contains("NETFOLD_MODE"));
         assert!(read(&[("NETFOLD_NCCL_MIN_RANKS", "x")]).unwrap_err().contains("NETFOLD_NCCL_MIN_RANKS=x"));
         assert!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "yes")]).is_err());
+        assert!(read(&[("NETFOLD_AUTHENTICATED", "yes")]).unwrap_err().contains("NETFOLD_AUTHENTICATED=yes"));
         let confidential = read(&[("NETFOLD_CONTROLLER", "tor:1"), ("NETFOLD_CONFIDENTIAL", "job.key")]);
         assert!(confidential.unwrap_err().contains("in clear"));
     }

@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::errors;
 
 /// The options of a communicator, as Python gives them.
+#[derive(Default)]
 pub(crate) struct Options {
     rank: u16,
     world: u16,
@@ -30,6 +31,7 @@ pub(crate) struct Options {
     rescale: Option<bool>,
     without_stragglers: bool,
     confidential: Option<PathBuf>,
+    authenticated: bool,
     slots: Option<u32>,
     classes: Option<u8>,
     exchange: Option<Py<PyAny>>,
@@ -49,9 +51,10 @@ impl Options {
         self.rescale.unwrap_or(true)
     }
 
-    /// A builder with the rank, the world size, the tolerance and the group key.
+    /// A builder with the rank, the world size, authentication, the tolerance and the group key.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
-        let mut builder = Communicator::builder().rank(self.rank).world_size(self.world);
+        let builder = Communicator::builder().rank(self.rank).world_size(self.world);
+        let mut builder = builder.authenticated(self.authenticated);
         if let Some(part) = self.tolerance {
             let tolerance = parse_tolerance(py, part, self.rescales(), self.without_stragglers)?;
             builder = builder.tolerance(tolerance);
@@ -69,35 +72,7 @@ impl Options {
 
     /// Reads the keyword arguments. Names that this version does not know are refused.
     pub(crate) fn new(rank: u16, world: u16, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let mut options = Self {
-            rank,
-            world,
-            job: None,
-            switch: None,
-            controller: None,
-            controller_ca: None,
-            tenant: None,
-            token: None,
-            trees: None,
-            mode: None,
-            rounding: None,
-            seed: None,
-            tolerance: None,
-            rescale: None,
-            without_stragglers: false,
-            confidential: None,
-            slots: None,
-            classes: None,
-            exchange: None,
-            rendezvous: None,
-            host: None,
-            local_ip: None,
-            shared_memory: None,
-            fall_back: None,
-            join_timeout: None,
-            stall_timeout: None,
-            resend_after: None,
-        };
+        let mut options = Self { rank, world, ..Self::default() };
         let Some(given) = given else { return Ok(options) };
         for (name, value) in given {
             if value.is_none() {
@@ -118,6 +93,7 @@ impl Options {
                 "tolerance" => options.tolerance = Some(value.extract()?),
                 "rescale" => options.rescale = Some(value.extract()?),
                 "without_stragglers" => options.without_stragglers = value.extract()?,
+                "authenticated" => options.authenticated = value.extract()?,
                 "confidential" => options.confidential = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use netfold_control::{PathChallenge, PathToken};
-use netfold_io::{PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Authenticated, PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::PathValidation;
+use netfold_wire::{JobKeys, header};
 
 use crate::error::Error;
 
@@ -14,14 +15,14 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// The packet I/O that a worker will have in its job, and the validation under way.
 pub(crate) struct PathIo<'a> {
-    io: &'a mut dyn PacketIo,
+    io: &'a mut Authenticated<Box<dyn PacketIo>>,
     start: Instant,
     state: Option<(PathValidation, RxBatch)>,
 }
 
 impl<'a> PathIo<'a> {
     /// Packet I/O whose only port has no peer yet.
-    pub(crate) fn new(io: &'a mut dyn PacketIo) -> Self {
+    pub(crate) fn new(io: &'a mut Authenticated<Box<dyn PacketIo>>) -> Self {
         Self { io, start: Instant::now(), state: None }
     }
 
@@ -38,6 +39,11 @@ impl<'a> PathIo<'a> {
     pub(super) fn begin(&mut self, challenge: PathChallenge, port: SocketAddr) -> Result<(), Error> {
         let switch = SocketAddr::new(challenge.switch.unwrap_or(port.ip()), challenge.udp_port);
         self.io.bind_port(PortId(0), switch)?;
+        if let Some(keys) = &challenge.keys {
+            let keys = JobKeys { job: challenge.job, epoch: challenge.epoch, keys: keys.clone() };
+            // What the job's packets need is checked when the lengths of its lanes are known.
+            self.io.authenticate(PortId(0), &keys, header::LEN)?;
+        }
         log::debug!("validating the path to the switch at {switch}");
         self.state = Some((PathValidation::new(self.now(), challenge), self.io.capabilities().batch()));
         Ok(())

@@ -43,13 +43,23 @@ impl CheckedSum {
     #[track_caller]
     pub fn verify(&self, rank: u16, result: &[i32]) {
         assert_eq!(result.len(), self.elements, "elements at rank {rank}");
-        let world = i32::from(self.world);
-        let weights = world.wrapping_mul(world + 1) / 2;
-        let expected = |index| self.base(index).wrapping_mul(weights);
-        let wrong = result.iter().enumerate().find(|(index, value)| **value != expected(*index));
-        if let Some((index, value)) = wrong {
-            panic!("rank {rank}, element {index}: {value} instead of {}", expected(index));
+        if let Some((index, value)) = self.first_wrong(result) {
+            panic!("rank {rank}, element {index}: {value} instead of {}", self.expected(index));
         }
+    }
+
+    /// Whether a result is the sum.
+    pub fn is_right(&self, result: &[i32]) -> bool {
+        result.len() == self.elements && self.first_wrong(result).is_none()
+    }
+
+    fn first_wrong(&self, result: &[i32]) -> Option<(usize, i32)> {
+        result.iter().copied().enumerate().find(|(index, value)| *value != self.expected(*index))
+    }
+
+    fn expected(&self, index: usize) -> i32 {
+        let world = i32::from(self.world);
+        self.base(index).wrapping_mul(world.wrapping_mul(world + 1) / 2)
     }
 
     /// Runs the operation on every rank at the same time and verifies every element at each. `all_reduce` gets the rank and its

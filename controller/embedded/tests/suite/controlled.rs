@@ -1,6 +1,7 @@
 //! Workers that join through the test's own controller, with switches of this process behind it: it fails and restarts,
 //! connections break, switches are lost and rejoined, and every element is correct.
 
+mod authenticated;
 mod confidential;
 mod dropping;
 mod losses;

@@ -476,6 +476,15 @@ netfold_result netfold_builder_set_confidential(netfold_builder *builder,
                                                 const char *file);
 
 /**
+ * Has packets between workers and switches authenticated, or not, the default. The same on all ranks. Needs a control session over TLS
+ * or on this machine; switches that do not authenticate packets refuse at netfold_builder_connect.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_authenticated(netfold_builder *builder,
+                                                 bool authenticated);
+
+/**
  * Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.

@@ -50,6 +50,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_classes(NULL, 2), NULL_POINTER);
     IS(netfold_builder_set_tolerance(NULL, 0.01, true, false), NULL_POINTER);
     IS(netfold_builder_set_confidential(NULL, "job.key"), NULL_POINTER);
+    IS(netfold_builder_set_authenticated(NULL, true), NULL_POINTER);
     IS(netfold_builder_set_switch(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_rendezvous(NULL, "127.0.0.1:1"), NULL_POINTER);
     IS(netfold_builder_set_exchange(NULL, NULL, NULL), NULL_POINTER);

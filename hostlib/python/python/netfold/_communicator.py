@@ -56,6 +56,7 @@ class Communicator:
         rescale: bool = True,
         without_stragglers: bool = False,
         confidential: Optional[str] = None,
+        authenticated: bool = False,
         exchange: Optional[Exchange] = None,
         rendezvous: Optional[str] = None,
         host: Optional[str] = None,
@@ -87,6 +88,9 @@ class Communicator:
         ``confidential`` makes the job confidential: switches, and observers of the network, see masked lanes only. It is the file of the
         group key (64 hexadecimal digits; ``netfold group-key`` creates one), the same on all ranks, to which other users must not have access.
         Needs a ``rendezvous`` or an ``exchange``, ``mode`` ``bfp32``, ``bfp16`` or ``i32``, and no ``tolerance``.
+
+        ``authenticated`` has packets between workers and switches authenticated: changed and forged ones are dropped. The same on all ranks.
+        Needs a control session over TLS (``controller_ca``) or on this machine, and a switch that authenticates packets.
 
         With a ``rendezvous`` (``HOST:PORT``, on which rank 0 listens) or an ``exchange`` (all-gather of small byte strings) ranks
         of one host fold in shared memory (unless ``shared_memory=False``), hosts do what a switch cannot, a switch is optional,
@@ -120,6 +124,7 @@ class Communicator:
             rescale=rescale,
             without_stragglers=without_stragglers,
             confidential=confidential,
+            authenticated=authenticated,
             slots=slots,
             classes=classes,
             exchange=exchange,

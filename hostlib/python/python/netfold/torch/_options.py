@@ -42,6 +42,8 @@ class Options:
     #: File of the group key that makes the group confidential (``NETFOLD_CONFIDENTIAL``): switches see masked lanes only. A group that cannot be
     #: confidential is an error, and never left to gloo. Default: not confidential.
     confidential: Optional[str] = None
+    #: Whether packets between workers and switches are authenticated (``NETFOLD_AUTHENTICATED``). Default no.
+    authenticated: Optional[bool] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
     job: Optional[str] = None
     #: Slots of the switch to request (``NETFOLD_SLOTS``).
@@ -84,6 +86,9 @@ class Options:
         rescale = self.rescale
         if rescale is None and os.environ.get("NETFOLD_RESCALE"):
             rescale = _environment.flag("NETFOLD_RESCALE", True)
+        authenticated = self.authenticated
+        if authenticated is None:
+            authenticated = _environment.flag("NETFOLD_AUTHENTICATED", False)
         trees = self.trees
         if trees is None and os.environ.get("NETFOLD_TREES"):
             trees = _environment.number("NETFOLD_TREES")
@@ -104,6 +109,7 @@ class Options:
             rescale=rescale,
             without_stragglers=without_stragglers,
             confidential=text(self.confidential, "NETFOLD_CONFIDENTIAL"),
+            authenticated=authenticated,
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,

@@ -102,6 +102,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             rescale=options.rescale is not False,
             without_stragglers=bool(options.without_stragglers),
             confidential=options.confidential,
+            authenticated=bool(options.authenticated),
             exchange=exchange,
             local_ip=_host_ip(),
             shared_memory=options.shared_memory,
