@@ -117,6 +117,9 @@ pub(crate) struct Counters {
     #[serde(default)]
     pub(crate) input_dropped: u64,
     pub(crate) fault_dropped: u64,
+    /// Packets of authenticated jobs without the right tag.
+    #[serde(default)]
+    pub(crate) unauthenticated: u64,
     pub(crate) capture_failed: u64,
     /// Packets for a P4Runtime controller that were dropped because none was connected or ready.
     pub(crate) controller_dropped: u64,

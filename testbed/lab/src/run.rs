@@ -29,11 +29,11 @@ use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
 use netfold_controller::tree::{InstallError, Installed, Shape, TreeError, TreePlan, install};
 use netfold_io::fault::Faults;
-use netfold_io::{IoError, vacant_address};
+use netfold_io::{Authenticated, IoError, PacketIo, PortId, vacant_address};
 use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Numerics, ProfileError};
 use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters};
-use netfold_wire::Reason;
+use netfold_wire::{JobKeys, Reason, header};
 
 use fabric::Fabric;
 use values::{Path, Tensors, Value};
@@ -117,6 +117,8 @@ pub struct RunConfig {
     pub congestion: CongestionAlgorithm,
     /// Whether the job is confidential, under a group key of its own.
     pub confidential: bool,
+    /// Whether its packets are authenticated. Software switches only, in this process.
+    pub authenticated: bool,
 }
 
 /// Why there was no run, or no end of it.
@@ -137,6 +139,9 @@ pub enum RunError {
         /// Numerics that the mode needs.
         numerics: Numerics,
     },
+    /// Keys of packets are not given to such switches here.
+    #[error("{0} switches do not authenticate packets here: choose software or interpreter")]
+    Authenticated(SwitchKind),
     /// Only software switches have queues of ours.
     #[error("{0} switches have no queues that could be configured: choose software or interpreter")]
     Uplink(SwitchKind),
@@ -165,6 +170,9 @@ pub enum RunError {
     /// A switch did not take the job.
     #[error("the job could not be installed")]
     Install(#[from] Box<InstallError>),
+    /// A switch did not take the keys of an authenticated job.
+    #[error("a switch could not be given the keys of the job")]
+    Keys(#[source] DriverError),
     /// A switch did not let the job go.
     #[error("the job could not be withdrawn")]
     Withdraw(#[source] DriverError),
@@ -299,6 +307,31 @@ fn connect(builders: Vec<Builder>, confidential: bool) -> Result<Vec<Communicato
     })
 }
 
+/// Gives switches the keys of ports that are bound to no peer, as rings are not: the plan's installation binds the others.
+fn authenticate_rings(fabric: &mut Fabric) -> Result<(), RunError> {
+    for (place, driver) in fabric.plan.switch_plans().iter().zip(&mut fabric.drivers) {
+        for binding in place.ports.iter().filter(|binding| binding.peer.is_none()) {
+            let Some(keys) = &binding.keys else { continue };
+            driver.authenticate(binding.port, keys).map_err(RunError::Keys)?;
+        }
+    }
+    Ok(())
+}
+
+/// A worker's packet I/O, with its keys where the plan has any.
+fn authenticated(
+    io: Box<dyn PacketIo>,
+    plan: &TreePlan,
+    rank: u16,
+    datagram_len: usize,
+) -> Result<Box<dyn PacketIo>, RunError> {
+    let Some(keys) = plan.worker_keys(rank) else { return Ok(io) };
+    let mut io = Authenticated::new(io);
+    let job = plan.job();
+    io.authenticate(PortId(0), &JobKeys { job: job.job, epoch: job.epoch, keys }, datagram_len)?;
+    Ok(Box::new(io))
+}
+
 /// A job on running switches.
 pub struct Run {
     config: RunConfig,
@@ -319,10 +352,13 @@ impl Run {
     /// [`RunError`]; nothing is left running.
     pub fn start(config: RunConfig) -> Result<Self, RunError> {
         let mut fabric = start_fabric(&config)?;
+        authenticate_rings(&mut fabric)?;
         let installed = install(&fabric.plan, &mut fabric.drivers).map_err(Box::new)?;
         let world = fabric.plan.workers().len() as u16;
         let mut builders = Vec::with_capacity(world.into());
+        let datagram_len = header::LEN + config.payload_bytes as usize;
         for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
+            let io = authenticated(io, &fabric.plan, rank, datagram_len)?;
             let mut admission = fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT);
             admission.congestion = config.congestion;
             let mut comm = Communicator::builder()
@@ -446,6 +482,9 @@ fn start_fabric(config: &RunConfig) -> Result<Fabric, RunError> {
     let ours = matches!(config.switch, SwitchKind::Software | SwitchKind::Interpreter);
     if config.uplink.is_some() && !ours {
         return Err(RunError::Uplink(config.switch));
+    }
+    if config.authenticated && !ours {
+        return Err(RunError::Authenticated(config.switch));
     }
     match (config.switch, config.carrier) {
         (SwitchKind::Bmv2, Carrier::Grpc) => bmv2::start(config, None),

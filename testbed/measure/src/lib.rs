@@ -25,3 +25,4 @@ pub mod perf;
 pub mod process;
 pub mod quantize;
 pub mod star;
+pub mod tags;

@@ -10,6 +10,7 @@ mod masks;
 mod perf;
 mod quantize;
 mod star;
+mod tags;
 
 use std::path::Path;
 
@@ -44,6 +45,7 @@ enum What {
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
     Star(star::Star),
+    Tags(tags::Tags),
 }
 
 /// Checks that a drawing can be written, before minutes of measuring.
@@ -93,6 +95,7 @@ impl Bench {
             What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),
             What::Star(bench) => bench.run(output),
+            What::Tags(bench) => bench.run(output),
         }
     }
 }

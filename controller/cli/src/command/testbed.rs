@@ -113,6 +113,9 @@ struct RunOptions {
     /// Make the job confidential, under a key of its own: switches see masked lanes only. Modes i32, bfp32 and bfp16.
     #[arg(long)]
     confidential: bool,
+    /// Authenticate packets: those that are changed or forged are dropped. Software switches only.
+    #[arg(long)]
+    authenticated: bool,
 }
 
 fn faults(text: &str) -> Result<Faults, String> {
@@ -291,6 +294,7 @@ impl RunOptions {
             uplink: self.uplink_rate.map(|Bits(rate)| PortConfig::slow(rate)),
             congestion: self.congestion,
             confidential: self.confidential,
+            authenticated: self.authenticated,
         })
     }
 }

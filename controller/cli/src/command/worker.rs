@@ -54,6 +54,10 @@ pub(crate) struct Worker {
     /// lanes only.
     #[arg(long, value_name = "FILE", env = "NETFOLD_CONFIDENTIAL", requires = "rendezvous")]
     confidential: Option<PathBuf>,
+    /// Authenticate packets between workers and switches; the same on all workers. Changed and forged packets are dropped. Needs a control
+    /// session over TLS or on this machine.
+    #[arg(long, env = "NETFOLD_AUTHENTICATED", value_parser = clap::builder::FalseyValueParser::new())]
+    authenticated: bool,
     /// Name of the job, the same on all its workers.
     #[arg(long, value_name = "NAME")]
     job: String,
@@ -173,6 +177,7 @@ impl Worker {
             // Workers of one host use the switch too, not shared memory.
             builder = builder.rendezvous(rendezvous.as_str())?.shared_memory(false);
         }
+        builder = builder.authenticated(self.authenticated);
         if let Some(file) = &self.confidential {
             builder = builder.confidential(GroupKey::from_file(file)?);
         }

@@ -50,6 +50,15 @@ fn the_masks_of_both_directions_are_measured() {
     }
 }
 
+#[test]
+fn the_tags_of_all_steps_are_measured() {
+    let (code, rows) = measure("bench tags --payload 256 --bursts 4 --repetitions 2");
+    assert_eq!(code, Some(0), "{rows:?}");
+    let steps: Vec<_> = rows.iter().map(|row| text(row, "step")).collect();
+    assert_eq!(steps, ["send", "multicast", "receive"]);
+    assert!(rows.iter().all(|row| number(row, "plain_ns_per_packet") > 0.0), "{rows:?}");
+}
+
 /// `script` runs a command on a terminal.
 #[test]
 fn colours_are_for_terminals_without_no_color() {

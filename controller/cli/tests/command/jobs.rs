@@ -200,6 +200,21 @@ fn confidential_workers_need_one_group_key() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Workers of an authenticated job at a lossy switch.
+#[test]
+fn authenticated_workers_have_right_sums() {
+    let (_switch, control) = Process::switch("--loss 0.01 --seed 4");
+    let options = "--authenticated --mode i32 --bytes 400KiB --iterations 3";
+    for worker in &mut workers(&control, "tagged", &[(0, options), (1, options), (2, options)], 3) {
+        for _ in 0..3 {
+            let line = worker.event("all_reduce");
+            assert_eq!(number(&line, "wrong"), 0.0, "{line}");
+        }
+        assert!(number(&worker.event("done"), "packets_received") > 0.0, "through the switch");
+        assert!(worker.wait().success());
+    }
+}
+
 #[test]
 fn no_switch_is_a_clear_error() {
     let (code, lines) = run("worker --switch 127.0.0.1:1 --job x --rank 0 --world 1");

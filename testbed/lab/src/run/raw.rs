@@ -7,10 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use netfold_io::PacketIo;
 use netfold_io::spec::{IoSpec, OpenOptions};
+use netfold_wire::UDP_PORT;
 use netfold_wire::frame::OUTER_LEN;
-use netfold_wire::{UDP_PORT, header};
 
 use super::fabric::Carrier;
+use super::software::datagram_len_max;
 use super::{RunConfig, RunError};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
@@ -26,7 +27,7 @@ pub(super) struct Network {
 /// Makes the namespaces, and opens everybody's end.
 pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Network, RunError> {
     let (switches, workers) = (config.shape.above.len(), config.shape.workers.len());
-    let datagram_len_max = header::LEN + config.payload_bytes as usize;
+    let datagram_len_max = datagram_len_max(config);
     let mtu = (OUTER_LEN - 14 + datagram_len_max).max(1500);
     let namespaces = build(switches, workers, mtu)?;
     let address = |place| SocketAddr::V4(SocketAddrV4::new(ip(place), UDP_PORT));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
+use netfold_controller::ticket::TicketKey;
 use netfold_controller::tree::{Site, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_embedded::{LocalDriver, PORTS_MAX};
@@ -16,7 +17,9 @@ use netfold_p4::{allreduce, p4info};
 use netfold_switch::{
     Handle, InterpretedPipeline, Pipeline, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
 };
-use netfold_wire::header;
+use netfold_wire::{TAG_LEN, header};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
 use super::{RunConfig, RunError, SwitchKind, raw};
@@ -69,12 +72,17 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         udp_port: 0,
         sees_source: false,
         bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),
+        authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
     let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
     let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
-    let plan =
+    let mut plan =
         TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
+    if config.authenticated {
+        let secret = TicketKey::generate(&mut StdRng::seed_from_u64(config.seed));
+        plan = plan.authenticated(&config.shape, &secret);
+    }
     if carrier == Carrier::Rings {
         (ios, workers) = rings(config, &plan);
     }
@@ -145,8 +153,9 @@ fn pipeline(config: &RunConfig) -> Result<Box<dyn Pipeline>, RunError> {
     Ok(Box::new(InterpretedPipeline::new(Arc::new(program))?))
 }
 
-fn datagram_len_max(config: &RunConfig) -> usize {
-    header::LEN + config.payload_bytes as usize
+/// Length of a packet, with a tag.
+pub(super) fn datagram_len_max(config: &RunConfig) -> usize {
+    header::LEN + config.payload_bytes as usize + TAG_LEN
 }
 
 /// Nodes of a mesh of rings: switches, then workers. A switch's links are its ports in the plan's order.

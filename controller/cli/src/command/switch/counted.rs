@@ -31,6 +31,7 @@ pub(super) fn counters(threads: &[SwitchCounters], controller_dropped: u64, last
         output_dropped: counted.output_dropped,
         input_dropped: counted.io.rx_dropped,
         fault_dropped: counted.io.fault_dropped,
+        unauthenticated: counted.io.unauthenticated,
         capture_failed: counted.io.capture_failed,
         controller_dropped,
         packets: counted.packets.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
@@ -73,6 +74,7 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
         ("output full", c.output_dropped),
         ("input full", c.input_dropped),
         ("dropped by fault", c.fault_dropped),
+        ("wrong tag", c.unauthenticated),
         ("not captured", c.capture_failed),
         ("no controller", c.controller_dropped),
     ];
