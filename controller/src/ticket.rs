@@ -1,7 +1,8 @@
-//! Resume tickets: what authorizes a member to continue its session on another connection.
+//! Secrets of a place: resume tickets, which authorize a member to continue its session on another connection, path tokens, and the keys of
+//! authenticated packets.
 //!
-//! A place has one random key, which is stored with it; each member's ticket is derived from it, so a controller that has restarted, or a
-//! standby, verifies tickets without having stored any. Job number, epoch and job key are in every packet and authorize nothing here.
+//! A place has one random key, which is stored with it; the others are derived from it, so a controller that has restarted, or a
+//! standby, has them without having stored any. Job number, epoch and job key are in every packet and authorize nothing here.
 
 use hmac::{Hmac, KeyInit, Mac};
 use netfold_control::{PathToken, ResumeTicket};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::fmt;
 
-/// The key from which the tickets of a place's members are derived: 256 random bits.
+/// The key from which the tickets, path tokens and packet keys of a place are derived: 256 random bits.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TicketKey([u8; 32]);
 
