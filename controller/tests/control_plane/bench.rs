@@ -93,6 +93,37 @@ pub(crate) struct Bench {
     epoch_last: u32,
 }
 
+/// Two leaves with a host each, below a spine; of one link the rate is given.
+pub(crate) const LEAF_SPINE: &str = r#"
+[[switch]]
+name = "leaf1"
+p4runtime = "10.9.0.1:9559"
+role = "leaf"
+[[switch]]
+name = "leaf2"
+p4runtime = "10.9.0.2:9559"
+role = "leaf"
+[[switch]]
+name = "spine"
+p4runtime = "10.9.0.3:9559"
+role = "spine"
+[[host]]
+name = "left"
+addresses = ["10.0.1.0/24"]
+switch = "leaf1"
+[[host]]
+name = "right"
+addresses = ["10.0.2.0/24"]
+switch = "leaf2"
+[[link]]
+a = "leaf1"
+b = "spine"
+rate = "1G"
+[[link]]
+a = "leaf2"
+b = "spine"
+"#;
+
 pub(crate) const FLOOR: u32 = 1000;
 
 pub(crate) fn config() -> Config {

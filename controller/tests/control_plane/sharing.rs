@@ -1,6 +1,6 @@
 //! Slots that are taken from some jobs for others: from which jobs, and how these continue.
 
-use crate::bench::{Bench, FLOOR, config};
+use crate::bench::{Bench, FLOOR, LEAF_SPINE, config};
 use crate::fake::Fake;
 use netfold_control::{Credentials, Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, SessionId};
@@ -246,35 +246,6 @@ fn no_job_grows_beyond_a_quota() {
     assert_eq!(moved(&bench, a), None, "to be moved in vain costs a job its switch for a while");
     bench.finish();
 }
-
-const LEAF_SPINE: &str = r#"
-[[switch]]
-name = "leaf1"
-p4runtime = "10.9.0.1:9559"
-role = "leaf"
-[[switch]]
-name = "leaf2"
-p4runtime = "10.9.0.2:9559"
-role = "leaf"
-[[switch]]
-name = "spine"
-p4runtime = "10.9.0.3:9559"
-role = "spine"
-[[host]]
-name = "left"
-addresses = ["10.0.1.0/24"]
-switch = "leaf1"
-[[host]]
-name = "right"
-addresses = ["10.0.2.0/24"]
-switch = "leaf2"
-[[link]]
-a = "leaf1"
-b = "spine"
-[[link]]
-a = "leaf2"
-b = "spine"
-"#;
 
 #[test]
 fn a_tree_makes_room_at_every_switch_and_grows_when_all_have_it() {

@@ -1,6 +1,6 @@
 //! Traffic of jobs, as their members report it with their heartbeats.
 
-use crate::bench::{Bench, FLOOR, config};
+use crate::bench::{Bench, FLOOR, LEAF_SPINE, config};
 use crate::fake::Fake;
 use netfold_control::{Join, MemberCounters, Mode, Numerics, SessionRequest};
 use netfold_controller::admission::SessionId;
@@ -103,36 +103,6 @@ fn a_worker_that_waits_for_its_peers_reports_nothing() {
     assert_eq!(member(&bench, "demo", 0).counters, None);
     bench.finish();
 }
-
-const LEAF_SPINE: &str = r#"
-[[switch]]
-name = "leaf1"
-p4runtime = "10.9.0.1:9559"
-role = "leaf"
-[[switch]]
-name = "leaf2"
-p4runtime = "10.9.0.2:9559"
-role = "leaf"
-[[switch]]
-name = "spine"
-p4runtime = "10.9.0.3:9559"
-role = "spine"
-[[host]]
-name = "left"
-addresses = ["10.0.1.0/24"]
-switch = "leaf1"
-[[host]]
-name = "right"
-addresses = ["10.0.2.0/24"]
-switch = "leaf2"
-[[link]]
-a = "leaf1"
-b = "spine"
-rate = "1G"
-[[link]]
-a = "leaf2"
-b = "spine"
-"#;
 
 /// A job of two workers at each of these hosts, over the switches of [`LEAF_SPINE`].
 fn start_at(bench: &mut Bench, name: &str, hosts: &[u8], port: u16) -> Vec<SessionId> {
