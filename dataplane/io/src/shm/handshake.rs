@@ -12,6 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -168,7 +169,9 @@ impl Invitation {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        let sent = sendmsg(line, &[IoSlice::new(&self.message)], &mut control, SendFlags::NOSIGNAL)?;
+        let sent = retry_on_intr(|| {
+            sendmsg(line, &[IoSlice::new(&self.message)], &mut control, SendFlags::NOSIGNAL)
+        })?;
         if sent == REPLY_LEN { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 }
@@ -228,7 +231,9 @@ fn accept(line: &UnixStream) -> Result<Accepted, Refused> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let received = recvmsg(line, &mut [IoSliceMut::new(&mut message)], &mut control, flags)?.bytes;
+    // A stopped or frozen process interrupts calls on sockets with a timeout, without a signal handler (signal(7)).
+    let received =
+        retry_on_intr(|| recvmsg(line, &mut [IoSliceMut::new(&mut message)], &mut control, flags))?.bytes;
     if received == 0 {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }

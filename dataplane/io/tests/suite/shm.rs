@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use netfold_io::shm::{Hub, LOCAL_PORTS, Name, Spoke, WORKERS_MAX};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, OpenOptions, PacketIo, PortId, RxBatch, Transmit, open};
-use netfold_testkit::wait::poll;
+use netfold_testkit::process::{is_running, signal};
+use netfold_testkit::wait::{eventually, poll};
 
 const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -243,6 +244,47 @@ fn await_word(child: &mut Child, word: &str) {
         assert!(stdout.read(&mut byte).unwrap() > 0, "it ended: {said}");
         said.push(char::from(byte[0]));
     }
+}
+
+/// A worker that is stopped and continued while it waits for the switch's reply, as by a debugger or with a container that is paused, waits on.
+#[test]
+fn a_worker_that_was_stopped_waits_on_for_the_reply() {
+    if let Some((_, name)) = role() {
+        println!("refused: {}.", said(&Spoke::attach(&name, HERE, LEN_MAX).unwrap_err()));
+        return;
+    }
+    let name = name("stopped");
+    let at = std::os::unix::net::SocketAddr::from_abstract_name(format!("netfold/shm/{name}")).unwrap();
+    let listener = UnixListener::bind_addr(&at).unwrap();
+    let mut child = other("shm::a_worker_that_was_stopped_waits_on_for_the_reply", "worker", &name);
+    let (mut line, _) = listener.accept().unwrap();
+    line.read_exact(&mut [0; 16]).unwrap();
+    let id = child.id();
+    let await_state = |wanted: char| {
+        eventually(format_args!("all threads of the worker in state {wanted}"), || {
+            assert!(is_running(id.into()), "the worker has given up");
+            thread_states(id).iter().all(|state| *state == wanted)
+        });
+    };
+    for _ in 0..5 {
+        await_state('S');
+        signal(id.into(), "STOP");
+        await_state('T');
+        signal(id.into(), "CONT");
+    }
+    drop(line);
+    await_word(&mut child, "it ended while it was asked");
+    child.wait().unwrap();
+}
+
+/// The states of a process's threads, as in proc(5).
+fn thread_states(id: u32) -> Vec<char> {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
+    };
+    threads.filter_map(state).collect()
 }
 
 /// Echoes datagrams until the other side has closed.
