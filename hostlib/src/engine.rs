@@ -4,8 +4,9 @@ mod segmentation;
 mod switchless;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::failover;
 use crate::join::{Joiner, apply_dscp};
@@ -22,7 +23,7 @@ use crate::streams::Streams;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
-use netfold_proto::{Liveness, LivenessMonitor};
+use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
 use segmentation::Segmentation;
 
@@ -84,7 +85,7 @@ pub(crate) struct Engine {
     /// When the engine last polled whether other ranks wait for this one.
     polled_at: Instant,
     /// When the engine publishes the counters for the control port again.
-    post_at: netfold_proto::Instant,
+    post_at: Instant,
     /// An operation has finished since it published them.
     unposted: bool,
     /// Counters of workers whose attachments are lost.
@@ -103,6 +104,7 @@ pub(crate) struct EngineContext {
     pub(crate) path: PathCell,
     pub(crate) shutdown: ShutdownState,
     pub(crate) tree: EngineTree,
+    pub(crate) clock: Clock,
 }
 
 /// The tree of switches that an engine serves.
@@ -117,16 +119,6 @@ pub(crate) struct EngineTree {
     /// The control connection to leave at the end.
     pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
-}
-
-/// Time in the worker's unit: nanoseconds since the engine was made.
-#[derive(Debug)]
-struct Clock(Instant);
-
-impl Clock {
-    fn now(&self) -> netfold_proto::Instant {
-        netfold_proto::Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
-    }
 }
 
 /// Datagrams to send, contiguous in one buffer.
@@ -192,7 +184,7 @@ enum TurnOutcome {
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: EngineContext) -> Self {
-        let EngineContext { mailbox, control, events, peers, path, shutdown, tree } = ties;
+        let EngineContext { mailbox, control, events, peers, path, shutdown, tree, clock } = ties;
         let liveness = control.is_some().then(LivenessMonitor::new);
         if peers.is_some() {
             streams.retain_results();
@@ -205,7 +197,6 @@ impl Engine {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
             inbox: Vec::with_capacity(config.ops_max),
-            clock: Clock(Instant::now()),
             backlog: false,
             stop_when_idle: false,
             busy_turns: 0,
@@ -222,8 +213,9 @@ impl Engine {
             liveness,
             segmentation: Segmentation::new(),
             send_single: false,
-            polled_at: Instant::now(),
-            post_at: netfold_proto::Instant::ZERO,
+            polled_at: clock.now(),
+            clock,
+            post_at: Instant::ZERO,
             unposted: false,
             earlier: Stats::default(),
         }
@@ -312,7 +304,7 @@ impl Engine {
     }
 
     /// Gives the switch up when other ranks have, or when it answers no packet.
-    fn check_liveness(&mut self, now: netfold_proto::Instant, received: bool) -> Result<(), Error> {
+    fn check_liveness(&mut self, now: Instant, received: bool) -> Result<(), Error> {
         if let Some(liveness) = &mut self.liveness {
             liveness.observe(now, received, self.streams.outstanding() > 0);
             match liveness.poll(now) {
@@ -327,9 +319,9 @@ impl Engine {
             }
         }
         if let Some(peers) = &self.peers
-            && self.polled_at.elapsed() >= POLL_INTERVAL
+            && now - self.polled_at >= POLL_INTERVAL
         {
-            self.polled_at = Instant::now();
+            self.polled_at = now;
             if peers.is_called() {
                 return Err(Error::switch_lost("another rank continues without it"));
             }
@@ -367,10 +359,11 @@ impl Engine {
     /// Fails when a rank has left gracefully whose contribution is still needed.
     fn check_departed(&mut self) -> Result<(), Error> {
         let Some((rank, since, results)) = &mut self.departed else { return Ok(()) };
+        let now = self.clock.now();
         if self.streams.outstanding() == 0 || self.streams.results() != *results {
-            (*since, *results) = (Instant::now(), self.streams.results());
+            (*since, *results) = (now, self.streams.results());
         }
-        if since.elapsed() < DEPARTURE_GRACE {
+        if now - *since < DEPARTURE_GRACE {
             return Ok(());
         }
         Err(departed_error(*rank))
@@ -388,7 +381,7 @@ impl Engine {
         if self.departed.is_none()
             && let Some(rank) = self.events.left()
         {
-            self.departed = Some((rank, Instant::now(), self.streams.results()));
+            self.departed = Some((rank, self.clock.now(), self.streams.results()));
         }
         match (order, self.departed) {
             (Command::Work, _) => {}
@@ -404,7 +397,7 @@ impl Engine {
     }
 
     /// Packs and sends until nothing is due or the transport pushes back; whether anything was sent.
-    fn transmit(&mut self, now: netfold_proto::Instant) -> Result<bool, Error> {
+    fn transmit(&mut self, now: Instant) -> Result<bool, Error> {
         let mut sent = false;
         loop {
             let send_single = std::mem::take(&mut self.send_single);

@@ -52,6 +52,7 @@ mod attach;
 mod buffer;
 mod builder;
 mod call;
+mod clock;
 mod coding;
 mod communicator;
 pub mod confidential;

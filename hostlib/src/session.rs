@@ -1,7 +1,7 @@
 //! The control session: joins a job at a control port, a switch's own or a controller's, and keeps the membership.
 //!
 //! One TCP connection of JSON lines ([`netfold_control`]), by TLS where the builder says whom to trust. A small thread sends heartbeats and reads the port's; it
-//! passes the loss of a peer or of the switch to the engine. If the connection closes without a leave request, the control port tells the
+//! passes the loss of a peer or of the switch to the engine; its decisions are those of [`netfold_proto::session`]. If the connection closes without a leave request, the control port tells the
 //! other ranks that this one is lost.
 //!
 //! A controller may give jobs a grace period: then a controller that is unreachable (it restarts, its host is cut off) is not lost.
@@ -17,12 +17,15 @@ mod security;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use netfold_control::{
-    Admission, HEARTBEAT_MS, Join, LEASE_MS, Refusal, Resume, SessionEvent, SessionRequest,
+use netfold_control::{Admission, HEARTBEAT_MS, Join, SessionRequest};
+use netfold_proto::Instant;
+use netfold_proto::session::{
+    self, JoinStep, Joining, Membership, SessionAction, SessionEnd, SessionFailure,
 };
 
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::report::ControlCounters;
 use crate::session_events::SessionEvents;
@@ -35,7 +38,6 @@ use reader::{EventReader, Received};
 pub(crate) use security::Security;
 
 const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
-const LEASE: Duration = Duration::from_millis(LEASE_MS);
 
 /// Longest time for the TCP connection to be made, for one address: enough for one lost SYN, which is retransmitted after a second.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -45,19 +47,6 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(2500);
 
 /// Longest time for one line to be sent: a port that does not read for so long counts as lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long this side waits for the port to close after the leave request.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long a port that has accepted the connection may be silent after the request to join: it sends a heartbeat every [`HEARTBEAT`], also
-/// while other ranks are awaited.
-const FIRST_EVENT_TIMEOUT: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
-
-/// Shortest and longest back-off between attempts to resume a session.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-
-/// How long a controller that accepts the connection may take to answer an attempt.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A connection to the control port.
 #[derive(Debug)]
@@ -69,38 +58,9 @@ pub(crate) struct Session {
     /// Addresses of the control port.
     addresses: Vec<SocketAddr>,
     security: Option<Security>,
+    /// How the session can be resumed, after admission.
     membership: Option<Membership>,
-}
-
-/// What a broken session is resumed with.
-#[derive(Debug, Clone)]
-struct Membership {
-    /// Where the control port allows that.
-    resume: Option<Resume>,
-    grace: Duration,
-    /// The control port may change the job's classes of packets.
-    banded: bool,
-}
-
-/// How a connection ended.
-enum ConnectionEnd {
-    /// This side has left or aborted, and nothing remains to be done.
-    Done,
-    /// The attachment to the switch is lost.
-    Lost(Error),
-    /// The port is unreachable.
-    Unreachable(&'static str),
-    /// The session continues on another connection.
-    Resumed,
-}
-
-/// The outcome of an attempt to resume.
-enum ResumeAttempt {
-    Resumed(Connection, EventReader),
-    /// Not now.
-    Failed,
-    /// Never.
-    Lost(Error),
+    clock: Clock,
 }
 
 impl Session {
@@ -115,6 +75,7 @@ impl Session {
             addresses: addresses.to_vec(),
             security: security.cloned(),
             membership: None,
+            clock: Clock::system(),
         })
     }
 
@@ -141,60 +102,35 @@ impl Session {
         timeout: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Admission, Error> {
-        let (version, rank, peer, authenticated) = (join.version, join.rank, self.peer, join.authenticated);
+        let peer = self.peer;
+        let mut joining = Joining::new(self.clock.now(), &join, timeout);
         // When it fails, what the port sent before it closed explains it.
         let _ = self.control.send(&SessionRequest::Join(join));
-        let start = Instant::now();
-        // Since when the port is silent, until its first event.
-        let mut silence = Some(start);
         loop {
-            let waited = start.elapsed();
-            if waited >= timeout || cancelled() {
-                return Err(Error::JoinTimeout { waited: waited.min(timeout) });
+            let now = self.clock.now();
+            let left = joining.waited(now).1;
+            if left.is_zero() || cancelled() {
+                return Err(error_of(joining.timed_out(now), peer));
             }
-            let received = self.await_event(&mut path, &mut silence, timeout - waited)?;
-            match received {
-                Received::Event(SessionEvent::Path(challenge))
-                    if authenticated && challenge.keys.is_none() =>
-                {
-                    return Err(Error::Control { what: "no keys for authenticated packets" });
-                }
-                Received::Event(SessionEvent::Path(challenge)) => path.begin(challenge, peer)?,
-                Received::Event(SessionEvent::Admitted(mut admission)) => {
-                    let Admission { job, epoch, .. } = admission;
-                    // The ticket goes nowhere else.
-                    let ticket = admission.ticket.take();
-                    self.membership = Some(Membership {
-                        resume: ticket.map(|ticket| Resume { version, job, epoch, rank, ticket }),
-                        grace: Duration::from_millis(admission.grace_ms.into()),
-                        banded: admission.band.is_some(),
-                    });
+            let step = match self.await_event(&mut path, left)? {
+                Received::Event(event) => joining.handle_event(self.clock.now(), event),
+                Received::Timeout => joining.handle_idle(self.clock.now()).map(|()| JoinStep::Waiting),
+                Received::Closed | Received::Broken => Err(joining.handle_close()),
+            };
+            match step.map_err(|failure| error_of(failure, peer))? {
+                JoinStep::Waiting => {}
+                JoinStep::Challenged(challenge) => path.begin(challenge, peer)?,
+                JoinStep::Admitted(admitted) => {
+                    let (admission, membership) = *admitted;
+                    self.membership = Some(membership);
                     return Ok(admission);
-                }
-                Received::Event(
-                    SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::PeerLeft { .. },
-                )
-                | Received::Timeout => {}
-                Received::Event(event) => {
-                    // Not reached: the other events are above.
-                    return Err(
-                        failure_of(event, peer).unwrap_or(Error::Control { what: "an event out of order" })
-                    );
-                }
-                Received::Closed | Received::Broken => {
-                    return Err(Error::switch_lost("the control connection closed before admission"));
                 }
             }
         }
     }
 
     /// The next event before admission, or [`Received::Timeout`] after a moment, in which a path that is being validated had its turn.
-    fn await_event(
-        &mut self,
-        path: &mut PathIo<'_>,
-        silence: &mut Option<Instant>,
-        most: Duration,
-    ) -> Result<Received, Error> {
+    fn await_event(&mut self, path: &mut PathIo<'_>, most: Duration) -> Result<Received, Error> {
         let mut longest = HEARTBEAT;
         if path.is_validating() {
             longest = Duration::ZERO;
@@ -203,18 +139,7 @@ impl Session {
                 let _ = self.control.send(&SessionRequest::Path { token });
             }
         }
-        let turn = Instant::now();
-        let received = self.reader.next(most.min(longest))?;
-        match (&received, silence.as_mut()) {
-            (Received::Event(_), _) => *silence = None,
-            // This process was stopped or starved, and perhaps the port with it.
-            (Received::Timeout, Some(since)) if turn.elapsed() > 2 * HEARTBEAT => *since = Instant::now(),
-            (Received::Timeout, Some(since)) if since.elapsed() >= FIRST_EVENT_TIMEOUT => {
-                return Err(Error::SilentPort { address: self.peer });
-            }
-            _ => {}
-        }
-        Ok(received)
+        self.reader.next(most.min(longest))
     }
 
     /// Keeps the session and passes its events to the engine, until either side ends it.
@@ -227,201 +152,150 @@ impl Session {
             }
         }
         let _over = FinishOnDrop(self.control.clone());
-        loop {
-            let outcome = match self.serve_connection(events) {
-                ConnectionEnd::Unreachable(reason) if self.grace().is_zero() => {
-                    ConnectionEnd::Lost(Error::switch_lost(reason))
-                }
-                ConnectionEnd::Unreachable(reason) => {
-                    counters.count_break();
-                    self.resume(reason, events, counters)
-                }
-                outcome => outcome,
-            };
-            match outcome {
-                ConnectionEnd::Done => return,
-                ConnectionEnd::Lost(error) => {
-                    events.fail(error);
-                    return self.control.abort();
-                }
-                ConnectionEnd::Unreachable(_) | ConnectionEnd::Resumed => {}
-            }
-        }
-    }
-
-    /// How long the session may be resumed after a break; zero where it cannot.
-    fn grace(&self) -> Duration {
-        let resumable = self.membership.as_ref().filter(|membership| membership.resume.is_some());
-        resumable.map(|membership| membership.grace).unwrap_or_default()
-    }
-
-    /// Serves one connection until it ends.
-    fn serve_connection(&mut self, events: &SessionEvents) -> ConnectionEnd {
-        let mut last_received = Instant::now();
-        let mut heartbeat_at = Instant::now();
-        // The last turn of this loop.
-        let mut turn = Instant::now();
-        // Also after a resumption: the port does not repeat a change by itself.
-        let banded = self.membership.as_ref().is_some_and(|membership| membership.banded);
-        let mut broken = banded && self.control.send(&SessionRequest::Band {}).is_err();
-        loop {
-            match self.control.end_mode() {
-                None => {}
-                Some(EndMode::Leave) => return self.await_close(),
-                Some(EndMode::Abort) => return ConnectionEnd::Done,
-            }
-            if !broken && heartbeat_at.elapsed() >= HEARTBEAT {
-                heartbeat_at = Instant::now();
-                // What the port sent last is still read: it may explain the break.
-                broken =
-                    self.control.send(&SessionRequest::Alive { counters: Some(events.counters()) }).is_err();
-            }
-            let received = self.reader.next(HEARTBEAT.saturating_sub(heartbeat_at.elapsed()));
-            let now = Instant::now();
-            if now - turn > 2 * HEARTBEAT {
-                // This process was stopped or starved, and perhaps the port with it: its lease begins anew.
-                last_received = now;
-            }
-            turn = now;
-            match received {
-                Ok(Received::Event(event)) => {
-                    last_received = Instant::now();
-                    match event {
-                        SessionEvent::PeerLeft { rank } => events.note_leave(rank),
-                        SessionEvent::Band(band) => events.note_band(band),
-                        event => {
-                            if let Some(failure) = failure_of(event, self.peer) {
-                                return ConnectionEnd::Lost(failure);
-                            }
-                        }
-                    }
-                }
-                // Judged only when there was nothing to read, so that a process that was stopped does not mistake its
-                // own pause for the port's.
-                Ok(Received::Timeout) if now - last_received >= LEASE => {
-                    return ConnectionEnd::Unreachable("its control port sent no heartbeat");
-                }
-                Ok(Received::Timeout) if broken => {
-                    return ConnectionEnd::Unreachable("the control connection broke");
-                }
-                Ok(Received::Timeout) => {}
-                Ok(Received::Closed | Received::Broken)
-                    if self.control.end_mode() == Some(EndMode::Leave) =>
-                {
-                    return self.await_close();
-                }
-                Ok(Received::Closed | Received::Broken) => {
-                    return ConnectionEnd::Unreachable("the control connection closed");
-                }
-                Err(error) => return ConnectionEnd::Lost(error),
-            }
-        }
-    }
-
-    /// Waits for the port to close its side too: closing with unread bytes could discard the leave request on its way.
-    fn await_close(&mut self) -> ConnectionEnd {
-        let start = Instant::now();
-        while let Some(left) = LEAVE_TIMEOUT.checked_sub(start.elapsed())
-            && self.control.leave_sent()
-        {
-            match self.reader.next(left) {
-                Ok(Received::Event(_)) => {}
-                Ok(Received::Closed) | Err(_) => return ConnectionEnd::Done,
-                Ok(Received::Timeout | Received::Broken) => break,
-            }
-        }
-        // The port may not have received it.
-        if self.grace().is_zero() {
-            ConnectionEnd::Done
-        } else {
-            ConnectionEnd::Unreachable("the leave request was not received")
-        }
-    }
-
-    /// Reconnects until the session is resumed, the grace period is over or this side aborts.
-    fn resume(
-        &mut self,
-        reason: &'static str,
-        events: &SessionEvents,
-        counters: &ControlCounters,
-    ) -> ConnectionEnd {
-        let Some(Membership { resume: Some(resume), grace, .. }) = self.membership.clone() else {
-            return ConnectionEnd::Done;
+        let Some(membership) = self.membership.take() else { return };
+        let mut runner = Runner {
+            place: membership.resume.as_ref().map_or((0, 0), |resume| (resume.rank, resume.job)),
+            machine: session::Session::new(self.clock.now(), membership),
+            opened: None,
+            end_mode: None,
+            violation: None,
+            session: self,
+            events,
+            counters,
         };
-        let start = Instant::now();
-        log::warn!(
-            "rank {}: the control session of job {} broke ({reason}); packets continue, and it is resumed within {grace:?}",
-            resume.rank,
-            resume.job
-        );
-        self.control.detach();
-        let mut delay = BACKOFF.0;
+        runner.run();
+    }
+}
+
+/// The thread of a session: carries out what the machine decides.
+struct Runner<'a> {
+    session: Session,
+    machine: session::Session,
+    /// Rank and job, for people.
+    place: (u16, u16),
+    /// A connection that was opened to resume the session.
+    opened: Option<Connection>,
+    /// How this side wants the session to end, as the machine knows.
+    end_mode: Option<EndMode>,
+    /// The error of bytes that are no events.
+    violation: Option<Error>,
+    events: &'a SessionEvents,
+    counters: &'a ControlCounters,
+}
+
+impl Runner<'_> {
+    fn run(&mut self) {
         loop {
-            let end_mode = self.control.end_mode();
-            if end_mode == Some(EndMode::Abort) {
-                return ConnectionEnd::Done;
+            self.note_end_mode();
+            while let Some(action) = self.machine.poll_action() {
+                self.carry_out(action);
             }
-            let left = grace.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return ConnectionEnd::Lost(Error::switch_lost(format!(
-                    "{reason}, and did not come back in time"
-                )));
-            }
-            match self.try_resume(&resume, left.min(RESUME_TIMEOUT), events) {
-                ResumeAttempt::Resumed(stream, reader) => {
-                    self.reader = reader;
-                    self.control.attach(stream);
-                    counters.count_resumption();
-                    let (rank, job, away) = (resume.rank, resume.job, start.elapsed());
-                    log::info!("rank {rank}: the control session of job {job} is resumed after {away:?}");
-                    return ConnectionEnd::Resumed;
+            match self.machine.end() {
+                None => self.wait(),
+                Some(SessionEnd::Done) => return,
+                Some(SessionEnd::Lost(failure)) => {
+                    let error = error_of(failure.clone(), self.session.peer);
+                    self.events.fail(self.violation.take().unwrap_or(error));
+                    return self.session.control.abort();
                 }
-                ResumeAttempt::Failed => {}
-                ResumeAttempt::Lost(error) => return ConnectionEnd::Lost(error),
             }
-            // Ranks that lost the same controller do not all come back at the same moment.
-            let spread = 1.0 - f64::from(resume.rank % 16) / 32.0;
-            self.control.sleep(delay.mul_f64(spread).min(left), end_mode);
-            delay = (delay * 2).min(BACKOFF.1);
         }
     }
 
-    fn try_resume(&mut self, resume: &Resume, timeout: Duration, events: &SessionEvents) -> ResumeAttempt {
-        let start = Instant::now();
-        let connected = connect(&self.addresses, self.security.as_ref(), timeout);
-        let Ok((stream, peer, _)) = connected else { return ResumeAttempt::Failed };
-        let mut reader = EventReader::new(stream.clone(), peer);
-        if control::write(&stream, &SessionRequest::Resume(resume.clone())).is_err() {
-            return ResumeAttempt::Failed;
-        }
-        while let Some(left) = timeout.checked_sub(start.elapsed()) {
-            match reader.next(left) {
-                Ok(Received::Event(SessionEvent::Resumed {})) => {
-                    return ResumeAttempt::Resumed(stream, reader);
-                }
-                Ok(Received::Event(SessionEvent::PeerLeft { rank })) => events.note_leave(rank),
-                // A controller that has just come up.
-                Ok(Received::Event(SessionEvent::Refused {
-                    reason: Refusal::Unavailable | Refusal::Busy,
-                    ..
-                })) => {
-                    return ResumeAttempt::Failed;
-                }
-                Ok(Received::Event(SessionEvent::Refused { message, .. })) => {
-                    return ResumeAttempt::Lost(Error::switch_lost(format!(
-                        "its controller refused to resume the session: {message}"
-                    )));
-                }
-                Ok(Received::Event(event)) => {
-                    if let Some(failure) = failure_of(event, peer) {
-                        return ResumeAttempt::Lost(failure);
-                    }
-                }
-                Ok(Received::Timeout | Received::Closed | Received::Broken) => return ResumeAttempt::Failed,
-                Err(error) => return ResumeAttempt::Lost(error),
+    fn now(&self) -> Instant {
+        self.session.clock.now()
+    }
+
+    /// Passes on that this side wants to end the session.
+    fn note_end_mode(&mut self) {
+        let end_mode = self.session.control.end_mode();
+        if self.end_mode != end_mode {
+            self.end_mode = end_mode;
+            match end_mode {
+                None => {}
+                Some(EndMode::Leave) => self.machine.leave(self.now(), self.session.control.leave_sent()),
+                Some(EndMode::Abort) => self.machine.abort(),
             }
         }
-        ResumeAttempt::Failed
+    }
+
+    /// Waits until the port has said something, this side wants to end the session, or the machine's deadline has passed.
+    fn wait(&mut self) {
+        let timeout = self.machine.deadline() - self.now();
+        if !self.machine.is_connected() {
+            self.session.control.sleep(timeout, self.end_mode);
+            return self.machine.handle_idle(self.now());
+        }
+        let received = self.session.reader.next(timeout);
+        // Before the end of the connection is judged.
+        self.note_end_mode();
+        let now = self.now();
+        match received {
+            Ok(Received::Event(event)) => self.machine.handle_event(now, event),
+            Ok(Received::Timeout) => self.machine.handle_idle(now),
+            Ok(Received::Closed) => self.machine.handle_close(now, true),
+            Ok(Received::Broken) => self.machine.handle_close(now, false),
+            Err(error) => {
+                self.violation = Some(error);
+                self.machine.handle_violation(SessionFailure::Protocol { what: "no event" });
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: SessionAction) {
+        let (rank, job) = self.place;
+        match action {
+            SessionAction::Heartbeat => {
+                self.send(&SessionRequest::Alive { counters: Some(self.events.counters()) });
+            }
+            SessionAction::Send(request) => self.send(&request),
+            SessionAction::Connect { timeout } => self.connect(timeout),
+            SessionAction::Disconnect => {
+                self.opened = None;
+                self.session.control.detach();
+            }
+            SessionAction::Broke { reason } => {
+                let grace = self.machine.grace();
+                log::warn!(
+                    "rank {rank}: the control session of job {job} broke ({reason}); packets continue, and it is resumed within {grace:?}"
+                );
+                self.counters.count_break();
+            }
+            SessionAction::Resumed { away } => {
+                if let Some(opened) = self.opened.take() {
+                    self.session.control.attach(opened);
+                }
+                self.counters.count_resumption();
+                log::info!("rank {rank}: the control session of job {job} is resumed after {away:?}");
+                if self.end_mode == Some(EndMode::Leave) {
+                    self.machine.leave(self.now(), self.session.control.leave_sent());
+                }
+            }
+            SessionAction::PeerLeft { rank } => self.events.note_leave(rank),
+            SessionAction::Band(band) => self.events.note_band(band),
+        }
+    }
+
+    fn send(&mut self, request: &SessionRequest) {
+        let sent = match &self.opened {
+            Some(opened) => control::write(opened, request),
+            None => self.session.control.send(request),
+        };
+        if sent.is_err() {
+            self.machine.handle_send_failure();
+        }
+    }
+
+    fn connect(&mut self, timeout: Duration) {
+        let Session { addresses, security, .. } = &self.session;
+        match connect(addresses, security.as_ref(), timeout) {
+            Ok((stream, peer, _)) => {
+                self.session.reader = EventReader::new(stream.clone(), peer);
+                self.opened = Some(stream);
+                self.machine.handle_connected(self.now());
+            }
+            Err(_) => self.machine.handle_connect_failure(self.now()),
+        }
     }
 }
 
@@ -447,17 +321,14 @@ fn connect(
     Err(last)
 }
 
-/// The error of an event, sent by the control port at an address, that ends the job.
-fn failure_of(event: SessionEvent, address: SocketAddr) -> Option<Error> {
-    match event {
-        SessionEvent::Alive {}
-        | SessionEvent::Path(_)
-        | SessionEvent::Admitted(_)
-        | SessionEvent::Resumed {}
-        | SessionEvent::PeerLeft { .. }
-        | SessionEvent::Band(_) => None,
-        SessionEvent::PeerLost { rank, message } => Some(Error::PeerLost { rank, message }),
-        SessionEvent::Refused { reason, message } => Some(Error::Refused { address, reason, message }),
-        SessionEvent::SwitchLost { message } => Some(Error::switch_lost(message)),
+/// The error of a session with the control port at an address.
+fn error_of(failure: SessionFailure, address: SocketAddr) -> Error {
+    match failure {
+        SessionFailure::PeerLost { rank, message } => Error::PeerLost { rank, message },
+        SessionFailure::Refused { reason, message } => Error::Refused { address, reason, message },
+        SessionFailure::SwitchLost { message } => Error::switch_lost(message),
+        SessionFailure::SilentPort => Error::SilentPort { address },
+        SessionFailure::JoinTimeout { waited } => Error::JoinTimeout { waited },
+        SessionFailure::Protocol { what } => Error::Control { what },
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use netfold_io::cores;
 
+use crate::clock::Clock;
 use crate::engine::{Engine, EngineContext, EngineTree};
 use crate::error::Error;
 use crate::join::{Attachment, spawn};
@@ -42,6 +43,7 @@ impl Attachment {
             path: path.clone(),
             shutdown: shutdown.clone(),
             tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
+            clock: Clock::system(),
         };
         // Made by its own thread, which is on its core by then: memory lies where it was first written.
         let engine = spawn("netfold-engine", move || {

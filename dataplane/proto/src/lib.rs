@@ -14,7 +14,7 @@
 //!    [`Worker::poll_event`] until it returns `None`.
 //!
 //! Before its job starts, a member validates its address by a [`PathValidation`].
-//! A [`LivenessMonitor`] beside it distinguishes a switch that is lost from ranks that are stragglers.
+//! A [`LivenessMonitor`] beside it distinguishes a switch that is lost from ranks that are stragglers, and a [`session`] keeps the membership.
 //!
 //! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
 //! the tensor in place: it arrives only after this rank's contribution was folded, and is delivered once.
@@ -29,6 +29,7 @@ mod op;
 mod path;
 mod recovery;
 mod rtt;
+pub mod session;
 mod slot;
 mod stats;
 mod stream;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use netfold_proto::LivenessMonitor;
+use netfold_proto::{Instant, LivenessMonitor};
 
 use super::{Engine, IDLE_WAIT, Segmentation, TxBurst};
 use crate::confidential::{Members, agree};
@@ -46,7 +46,7 @@ impl Engine {
         }
         self.path.set_lost(self.tree.index, cause.to_string());
         let waiting = self.streams.reconcile(peers)?;
-        let mut state = FailoverState { rejoin: None, waiting, next_round: Some(Instant::now()) };
+        let mut state = FailoverState { rejoin: None, waiting, next_round: Some(self.clock.now()) };
         let outcome = self.recover(peers, &mut state);
         match outcome {
             Ok(new) => {
@@ -94,7 +94,7 @@ impl Engine {
             }
             let attachment = state.rejoin.as_ref().and_then(Rejoin::id);
             if state.waiting.is_empty() {
-                let now = Instant::now();
+                let now = self.clock.now();
                 let may_take_part = state.next_round.is_some_and(|at| at <= now);
                 if !may_take_part || attachment.is_none() && !peers.is_called() {
                     self.mailbox.wait(if state.next_round.is_some() { POLL_INTERVAL } else { IDLE_WAIT });
@@ -118,7 +118,7 @@ impl Engine {
                         self.streams.execute(peers, operation)?;
                     }
                 }
-                Ok(RoundOutcome::Retry) => state.next_round = Some(Instant::now() + ROUND_INTERVAL),
+                Ok(RoundOutcome::Retry) => state.next_round = Some(self.clock.now() + ROUND_INTERVAL),
                 Err(error) if op.is_some() => return Err(error),
                 // No operation is affected yet: the lost rank may have finished.
                 Err(_) => (state.next_round, state.rejoin) = (None, None),
