@@ -9,11 +9,12 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::failover;
-use crate::join::{Joiner, apply_dscp};
+use crate::join::apply_dscp;
 use crate::lower::SwitchOperation;
 use crate::mailbox::{Command, Mailbox};
 use crate::path::PathCell;
 use crate::peers::Peers;
+use crate::rejoin::StartRejoin;
 use crate::report::{ControlCounters, Stats};
 use crate::route::Route;
 use crate::session::ControlConnection;
@@ -113,7 +114,7 @@ pub(crate) struct EngineTree {
     /// Which operations use it.
     pub(crate) route: Route,
     /// What to rejoin with when the attachment is lost.
-    pub(crate) joiner: Option<Joiner>,
+    pub(crate) joiner: Option<Box<dyn StartRejoin>>,
     /// The grace period of the control session.
     pub(crate) grace: Duration,
     /// The control connection to leave at the end.

@@ -80,6 +80,8 @@ mod route;
 mod session;
 mod session_events;
 mod shutdown;
+#[doc(hidden)]
+pub mod simulated;
 mod slot_positions;
 mod split;
 mod start;

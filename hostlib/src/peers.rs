@@ -6,11 +6,13 @@ use std::time::Duration;
 use netfold_proto::Descriptor;
 
 use crate::error::Error;
+use crate::lower::SwitchOperation;
+use crate::mailbox::Mailbox;
 
 /// How long ranks wait for each other to detect that the switch is lost: longer than a control session's lease.
 pub(crate) const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The other ranks, reached without the switch. Every method is a collective operation of all ranks.
+/// The other ranks, reached without the switch. Every method that takes `&mut self` is a collective operation of all ranks.
 pub(crate) trait Peers: Send {
     /// Every rank's bytes, by rank.
     fn all_gather(&mut self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Error>;
@@ -24,6 +26,10 @@ pub(crate) trait Peers: Send {
     fn stall_timeout(&self) -> Duration;
     /// Whether another rank waits for this one in a call. Does not block.
     fn is_called(&self) -> bool;
+    /// Sleeps until something is put into the mailbox, at most `timeout`.
+    fn sleep(&self, mailbox: &Mailbox<SwitchOperation>, timeout: Duration) {
+        mailbox.wait(timeout);
+    }
 }
 
 /// Checks that all ranks execute the same operation next.

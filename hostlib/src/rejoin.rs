@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::config::JobConfig;
 use crate::error::{Advice, Error};
 use crate::join::{Attachment, Joiner, spawn};
 use crate::lower::SwitchOperation;
@@ -28,8 +29,49 @@ pub(crate) struct NewAttachment {
     pub(crate) events: SessionEvents,
 }
 
+/// A rank that joins again.
+pub(crate) trait Rejoin: Send {
+    /// What identifies the new attachment on all ranks, if there is one: number and epoch of the job.
+    fn id(&self) -> Option<(u16, u32)>;
+    /// Takes the new attachment.
+    fn take(&self) -> Option<NewAttachment>;
+}
+
+/// How a rank attaches to a switch again.
+pub(crate) trait StartRejoin: Send {
+    /// Begins to join. Dropping what is returned ends that, and leaves an attachment that was not taken.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    fn start(
+        &self,
+        mailbox: &Arc<Mailbox<SwitchOperation>>,
+        counters: &ControlCounters,
+    ) -> Result<Box<dyn Rejoin>, Error>;
+    /// The configuration of the job.
+    fn config(&self) -> &Arc<JobConfig>;
+}
+
+impl StartRejoin for Joiner {
+    fn start(
+        &self,
+        mailbox: &Arc<Mailbox<SwitchOperation>>,
+        counters: &ControlCounters,
+    ) -> Result<Box<dyn Rejoin>, Error> {
+        let (joiner, mailbox, counters) = (self.clone(), Arc::clone(mailbox), counters.clone());
+        let rejoin = RejoinThread { joiner, mailbox, counters, state: Arc::default() };
+        rejoin.start_thread()?;
+        Ok(Box::new(rejoin))
+    }
+
+    fn config(&self) -> &Arc<JobConfig> {
+        &self.config
+    }
+}
+
 /// What an engine and its rejoin thread share.
-pub(crate) struct Rejoin {
+struct RejoinThread {
     joiner: Joiner,
     mailbox: Arc<Mailbox<SwitchOperation>>,
     counters: ControlCounters,
@@ -43,20 +85,8 @@ struct RejoinState {
     finished: AtomicBool,
 }
 
-impl Rejoin {
-    /// Starts the thread.
-    pub(crate) fn start(
-        joiner: Joiner,
-        mailbox: Arc<Mailbox<SwitchOperation>>,
-        counters: ControlCounters,
-    ) -> Result<Self, Error> {
-        let rejoin = Self { joiner, mailbox, counters, state: Arc::default() };
-        rejoin.start_thread()?;
-        Ok(rejoin)
-    }
-
-    /// What identifies the new attachment on all ranks, if there is one: number and epoch of the job.
-    pub(crate) fn id(&self) -> Option<(u16, u32)> {
+impl Rejoin for RejoinThread {
+    fn id(&self) -> Option<(u16, u32)> {
         let mut new = self.state.new.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = new.as_ref().and_then(|new| new.events.failure()) {
             log::info!("the new attachment to a switch is lost again: {error}");
@@ -69,11 +99,12 @@ impl Rejoin {
         new.as_ref().map(|new| (new.attachment.admission.job, new.attachment.admission.epoch))
     }
 
-    /// Takes the new attachment.
-    pub(crate) fn take(&self) -> Option<NewAttachment> {
+    fn take(&self) -> Option<NewAttachment> {
         self.state.new.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
 
+impl RejoinThread {
     fn start_thread(&self) -> Result<(), Error> {
         let (joiner, mailbox, counters) =
             (self.joiner.clone(), Arc::clone(&self.mailbox), self.counters.clone());
@@ -91,7 +122,7 @@ impl Rejoin {
     }
 }
 
-impl Drop for Rejoin {
+impl Drop for RejoinThread {
     fn drop(&mut self) {
         self.state.finished.store(true, Ordering::Release);
         self.state.withdraw();

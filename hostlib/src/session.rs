@@ -31,8 +31,7 @@ use crate::report::ControlCounters;
 use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
-pub(crate) use control::ControlConnection;
-use control::EndMode;
+pub(crate) use control::{ControlConnection, EndMode};
 pub(crate) use path::PathIo;
 use reader::{EventReader, Received};
 pub(crate) use security::Security;
@@ -322,7 +321,7 @@ fn connect(
 }
 
 /// The error of a session with the control port at an address.
-fn error_of(failure: SessionFailure, address: SocketAddr) -> Error {
+pub(crate) fn error_of(failure: SessionFailure, address: SocketAddr) -> Error {
     match failure {
         SessionFailure::PeerLost { rank, message } => Error::PeerLost { rank, message },
         SessionFailure::Refused { reason, message } => Error::Refused { address, reason, message },

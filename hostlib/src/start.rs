@@ -11,6 +11,7 @@ use crate::join::{Attachment, spawn};
 use crate::mailbox::Mailbox;
 use crate::path::PathCell;
 use crate::peers::Peers;
+use crate::rejoin::StartRejoin;
 use crate::report::ControlCounters;
 use crate::route::Route;
 use crate::session::Session;
@@ -35,6 +36,7 @@ impl Attachment {
         let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
         last.set(control.clone(), grace);
         let (route, session_events) = (route.clone(), events.clone());
+        let joiner = joiner.map(|joiner| Box::new(joiner) as Box<dyn StartRejoin>);
         let ties = EngineContext {
             mailbox: Arc::clone(&mailbox),
             control,

@@ -1,7 +1,6 @@
 //! An engine that has lost its switch: the ranks do the operations of its tree among themselves until they are attached again.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_proto::{Instant, LivenessMonitor};
@@ -23,7 +22,7 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(300);
 
 /// What a rank has while it continues without the switch.
 struct FailoverState {
-    rejoin: Option<Rejoin>,
+    rejoin: Option<Box<dyn Rejoin>>,
     /// The next operations, until all ranks execute them: those that had not begun when the switch was lost, or one.
     waiting: VecDeque<SwitchOperation>,
     /// When a rank without operations takes part in rounds again; `None` once a rank is lost.
@@ -69,9 +68,8 @@ impl Engine {
         // All ranks know of the loss now, so none waits for this one at the switch.
         self.control.take().iter().for_each(|control| control.leave());
         self.reroute(peers, true)?;
-        if let Some(joiner) = self.tree.joiner.clone() {
-            let counters = self.tree.counters.clone();
-            state.rejoin = Some(Rejoin::start(joiner, Arc::clone(&self.mailbox), counters)?);
+        if let Some(joiner) = &self.tree.joiner {
+            state.rejoin = Some(joiner.start(&self.mailbox, &self.tree.counters)?);
         }
         self.run_without_switch(peers, state)
     }
@@ -92,12 +90,13 @@ impl Engine {
                 Command::StopWhenIdle if state.waiting.is_empty() => return Err(Error::Closed),
                 Command::Work | Command::StopWhenIdle => {}
             }
-            let attachment = state.rejoin.as_ref().and_then(Rejoin::id);
+            let attachment = state.rejoin.as_ref().and_then(|rejoin| rejoin.id());
             if state.waiting.is_empty() {
                 let now = self.clock.now();
                 let may_take_part = state.next_round.is_some_and(|at| at <= now);
                 if !may_take_part || attachment.is_none() && !peers.is_called() {
-                    self.mailbox.wait(if state.next_round.is_some() { POLL_INTERVAL } else { IDLE_WAIT });
+                    let timeout = if state.next_round.is_some() { POLL_INTERVAL } else { IDLE_WAIT };
+                    peers.sleep(&self.mailbox, timeout);
                     continue;
                 }
             }
@@ -107,7 +106,7 @@ impl Engine {
             }
             match peers::negotiate(&Proposal { op, attachment }, peers) {
                 Ok(RoundOutcome::Rejoin) => {
-                    let new = state.rejoin.as_ref().and_then(Rejoin::take);
+                    let new = state.rejoin.as_ref().and_then(|rejoin| rejoin.take());
                     self.reroute(peers, false)?;
                     let mut new = new.ok_or(Error::EngineFailed)?;
                     self.mask(&mut new, peers)?;
@@ -139,7 +138,7 @@ impl Engine {
 
     /// Agrees on the key of a new attachment, where the job is confidential.
     fn mask(&self, new: &mut NewAttachment, peers: &mut dyn Peers) -> Result<(), Error> {
-        let config = self.tree.joiner.as_ref().map(|joiner| &joiner.config);
+        let config = self.tree.joiner.as_ref().map(|joiner| joiner.config());
         let Some((config, group)) = config.and_then(|config| Some((config, config.group_key.as_ref()?)))
         else {
             return Ok(());

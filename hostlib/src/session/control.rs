@@ -46,6 +46,12 @@ impl ControlConnection {
         Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
+    /// That of a session without a connection: how this side wants to end is recorded and not sent.
+    pub(crate) fn unconnected() -> Self {
+        let state = ConnectionState { stream: None, end_mode: None, leave_sent: false, finished: false };
+        Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +88,7 @@ impl ControlConnection {
         self.lock().leave_sent
     }
 
-    pub(super) fn end_mode(&self) -> Option<EndMode> {
+    pub(crate) fn end_mode(&self) -> Option<EndMode> {
         self.lock().end_mode
     }
 
