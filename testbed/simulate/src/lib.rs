@@ -6,6 +6,7 @@
 //! - [`mod@racks`]: two racks on narrow links: what exact and bounded-loss sums cost there.
 //! - [`ring`]: what hosts do without a switch, over TCP on a lossy link.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
+//! - [`vopr`]: the whole system, with controllers, sessions, failures of processes and an adversarial tenant.
 
 pub mod experiment;
 pub mod flow;
@@ -13,3 +14,4 @@ pub mod model;
 pub mod racks;
 pub mod ring;
 pub mod sim;
+pub mod vopr;

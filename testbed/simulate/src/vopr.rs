@@ -1,0 +1,101 @@
+//! The whole system in virtual time: workers, switches, controllers and their database, with everything that goes wrong between them.
+//!
+//! What runs is the product's code: the engine and the communicator of the host library, control sessions, path validation, admission and
+//! executor of the controller, and the generated pipeline of the software switch. Clock, network, threads, database and drivers are
+//! simulated. Everything follows from one seed: topology, jobs, the faults of links and processes, and what another tenant tries.
+//!
+//! # Invariants
+//!
+//! - **Correct sums.** Every sum that a rank is given is correct, so all ranks have the same.
+//! - **Real causes.** A job ends with a typed error only where a fault of the plan can have ended it; what another tenant does, lost packets,
+//!   and a controller that is replaced within the grace period cannot.
+//! - **Durability.** What was acknowledged to an operator is there at the end.
+//! - **One writer.** A switch obeys no controller after one of a later term.
+//! - **Convergence.** When faults have ceased, every rank ends in bounded time, a new job over all leaves runs, and nothing of any job is
+//!   left at a switch, at the controller or in the database.
+//!
+//! A broken invariant is a [`Violation`] with the last events.
+
+mod adversary;
+mod controller;
+mod database;
+mod device;
+mod engine;
+mod keeper;
+mod plan;
+mod rank;
+mod turns;
+mod verdict;
+mod world;
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use plan::Plan;
+use world::World;
+
+/// What a seed came to, without a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// A digest of everything that happened: the same for the same seed and program.
+    pub digest: u64,
+    /// Events played.
+    pub events: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Virtual time at the end.
+    pub elapsed: Duration,
+    /// Faults of the plan.
+    pub faults: u64,
+    /// Jobs whose ranks all did all their operations.
+    pub finished: u64,
+    /// Jobs that a fault ended.
+    pub ended: u64,
+    /// Writes of superseded controllers that switches refused.
+    pub stale_writes: u64,
+    /// Controllers that became the leader.
+    pub terms: u64,
+}
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What was found.
+    pub message: String,
+    /// The plan, and the last events with their times in seconds.
+    pub timeline: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.timeline {
+            writeln!(f, "{line}")?;
+        }
+        write!(f, "seed {}: {}", self.seed, self.message)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Plays the system of a seed.
+///
+/// # Errors
+///
+/// [`Violation`].
+pub fn run(seed: u64) -> Result<Summary, Box<Violation>> {
+    let plan = Plan::from_seed(seed);
+    let described = format!("{plan:#?}");
+    let mut world = World::new(plan);
+    let played = panic::catch_unwind(AssertUnwindSafe(|| world.judge()));
+    played.map_err(|panicked| {
+        let text = panicked.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panicked.downcast_ref::<&str>().map(ToString::to_string));
+        let mut timeline: Vec<String> = described.lines().map(str::to_owned).collect();
+        timeline.extend(world.timeline());
+        let message = text.unwrap_or_else(|| "a panic without a message".into());
+        Box::new(Violation { seed, message, timeline })
+    })
+}

@@ -1,0 +1,250 @@
+//! A tenant that attacks: it has its own token and host, and reads no packet of others.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use netfold_control::{
+    Credentials, Join, Mode, PathToken, Resume, ResumeTicket, SessionEvent, SessionRequest,
+};
+use netfold_proto::{Instant, PathValidation};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, RngExt, SeedableRng};
+
+use super::controller::TENANTS;
+use super::plan::host_address;
+use super::world::{Client, Event, World};
+
+/// When it stops.
+const END: Duration = Duration::from_secs(24);
+
+/// Its connections at once.
+const CONNS_MAX: usize = 24;
+
+/// What it knows of a connection of its own.
+#[derive(Default)]
+struct Own {
+    /// The UDP port that it joined with.
+    port: u16,
+    bytes: Vec<u8>,
+    validation: Option<(PathValidation, SocketAddr)>,
+}
+
+/// The place of a job of its own.
+#[derive(Clone, Copy)]
+struct Place {
+    job: u16,
+    epoch: u32,
+    key: u32,
+    port: u16,
+    switch: SocketAddr,
+}
+
+/// The adversary.
+pub(super) struct Adversary {
+    rng: Xoshiro256PlusPlus,
+    host: usize,
+    conns: BTreeMap<u64, Own>,
+    asked: u64,
+    places: Vec<Place>,
+}
+
+impl Adversary {
+    pub(super) fn new(seed: u64, host: usize) -> Self {
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(11) ^ 0x5eed);
+        Self { rng, host, conns: BTreeMap::new(), asked: 0, places: Vec::new() }
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        host_address(self.host)
+    }
+
+    /// A request of any kind.
+    fn request(&mut self, hosts: usize, jobs: usize) -> SessionRequest {
+        let rng = &mut self.rng;
+        let (tenant, token) = TENANTS[usize::from(rng.random_bool(0.9))];
+        // It does not know the other tenant's.
+        let token = if tenant == "mallory" { token.to_string() } else { "a guess".into() };
+        match rng.random_range(0..10) {
+            0 => SessionRequest::Alive { counters: None },
+            1 => SessionRequest::Band {},
+            2 => SessionRequest::Path { token: PathToken(rng.next_u64()) },
+            3 => SessionRequest::Resume(Resume {
+                version: 1,
+                job: rng.random_range(0..4),
+                epoch: rng.random_range(0..8),
+                rank: rng.random_range(0..4),
+                ticket: ResumeTicket(rng.random()),
+            }),
+            _ => {
+                let name = if rng.random_bool(0.3) {
+                    format!("job{}", rng.random_range(0..jobs))
+                } else {
+                    format!("mine{}", rng.random_range(0..3))
+                };
+                let world = rng.random_range(1..4);
+                let slots = 1 << rng.random_range(0..8);
+                let port = rng.random_range(40_000..40_300);
+                let claims = rng.random_bool(0.3);
+                let address = claims.then(|| host_address(rng.random_range(0..hosts)));
+                SessionRequest::Join(Join {
+                    credentials: Some(Credentials { tenant: tenant.into(), token }),
+                    address,
+                    movable: rng.random_bool(0.5),
+                    ..Join::new(name, (rng.random_range(0..world), world), Mode::Bfp32, slots, port)
+                })
+            }
+        }
+    }
+
+    /// A packet with any header, mostly of a job of its own.
+    fn packet(&mut self, place: Option<Place>) -> Vec<u8> {
+        let rng = &mut self.rng;
+        let (job, epoch, key) = place.map_or_else(
+            || (rng.random_range(0..4), rng.random_range(0..8), rng.next_u32()),
+            |place| (place.job, place.epoch, place.key),
+        );
+        let kinds = [Kind::Data, Kind::Close, Kind::Result, Kind::Advance, Kind::Probe];
+        let repr = Repr {
+            kind: kinds[rng.random_range(0..kinds.len())],
+            flags: if rng.random_bool(0.5) { Flags::BARE } else { Flags::default() },
+            op: LaneOp::Sum,
+            class: 0,
+            reason: Reason::None,
+            job,
+            slot: rng.random_range(0..1024),
+            set: rng.random_range(0..2),
+            epoch,
+            key,
+            chunk: rng.next_u32(),
+            bitmap: rng.next_u32(),
+            count: rng.random(),
+            exp: rng.random(),
+            exp_next: rng.random(),
+        };
+        let mut bytes = vec![0; header::LEN + if rng.random_bool(0.5) { 256 } else { 0 }];
+        repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
+        bytes
+    }
+}
+
+impl World {
+    /// One step of the adversary, and the time of the next.
+    pub(super) fn adversary_turn(&mut self) {
+        if self.now >= END {
+            let conns: Vec<u64> = std::mem::take(&mut self.adversary.conns).into_keys().collect();
+            return conns.into_iter().for_each(|conn| self.close_from_client(conn));
+        }
+        let pause = Duration::from_millis(self.adversary.rng.random_range(1..80));
+        self.at(self.now + pause, Event::Adversary);
+        self.prove_paths();
+        match self.adversary.rng.random_range(0..10) {
+            0..=1 if self.adversary.conns.len() < CONNS_MAX => {
+                self.adversary.asked += 1;
+                self.connect(Client::Adversary(self.adversary.asked), self.adversary.host);
+            }
+            2..=4 => self.adversary_says(),
+            5 => {
+                if let Some(conn) = self.adversary_pick() {
+                    self.adversary.conns.remove(&conn);
+                    self.close_from_client(conn);
+                }
+            }
+            _ => self.adversary_sends(),
+        }
+    }
+
+    fn adversary_pick(&mut self) -> Option<u64> {
+        let count = self.adversary.conns.len();
+        let at = (count > 0).then(|| self.adversary.rng.random_range(0..count))?;
+        self.adversary.conns.keys().nth(at).copied()
+    }
+
+    fn adversary_says(&mut self) {
+        let Some(conn) = self.adversary_pick() else { return };
+        let (hosts, jobs) = (self.plan.hosts(), self.plan.jobs.len());
+        let request = self.adversary.request(hosts, jobs);
+        if let (SessionRequest::Join(join), Some(own)) = (&request, self.adversary.conns.get_mut(&conn)) {
+            own.port = join.udp_port;
+        }
+        let mut line = serde_json::to_vec(&request).expect("requests are plain values");
+        line.push(b'\n');
+        if self.adversary.rng.random_bool(0.05) {
+            line = vec![self.adversary.rng.random(); 40];
+            line.push(b'\n');
+        }
+        self.send_to_port(conn, line);
+    }
+
+    /// Sends a packet from its own host to any switch.
+    fn adversary_sends(&mut self) {
+        let count = self.adversary.places.len();
+        let own = count > 0 && self.adversary.rng.random_bool(0.8);
+        let place = own.then(|| self.adversary.places[self.adversary.rng.random_range(0..count)]);
+        let switch = self.adversary.rng.random_range(0..self.devices.len());
+        let to = place.map_or(self.devices[switch].address, |place| place.switch);
+        let port = place.map_or_else(|| self.adversary.rng.random_range(40_000..40_300), |place| place.port);
+        let bytes = self.adversary.packet(place);
+        self.send_datagram(SocketAddr::new(self.adversary.address(), port), to, bytes);
+    }
+
+    pub(super) fn adversary_connected(&mut self, _: u64, conn: Option<u64>) {
+        if let Some(conn) = conn {
+            self.adversary.conns.insert(conn, Own::default());
+        }
+    }
+
+    pub(super) fn adversary_received(&mut self, conn: u64, bytes: Option<Vec<u8>>) {
+        let now = Instant::ZERO + self.now;
+        let Some(bytes) = bytes else { return drop(self.adversary.conns.remove(&conn)) };
+        let Some(own) = self.adversary.conns.get_mut(&conn) else { return };
+        own.bytes.extend(bytes);
+        while let Some(end) = own.bytes.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = own.bytes.drain(..=end).collect();
+            match serde_json::from_slice(&line[..end]).expect("a controller sends events") {
+                SessionEvent::Path(challenge) => {
+                    let Some(ip) = challenge.switch else { continue };
+                    let switch = SocketAddr::new(ip, challenge.udp_port);
+                    own.validation = Some((PathValidation::new(now, challenge), switch));
+                }
+                SessionEvent::Admitted(admission) => {
+                    own.validation = None;
+                    let Some(ip) = admission.switch else { continue };
+                    let switch = SocketAddr::new(ip, admission.udp_port);
+                    let (job, epoch, key) = (admission.job, admission.epoch, admission.key);
+                    self.adversary.places.push(Place { job, epoch, key, port: own.port, switch });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Requests the tokens of its paths.
+    fn prove_paths(&mut self) {
+        let now = Instant::ZERO + self.now;
+        let from = self.adversary.address();
+        let mut requests = Vec::new();
+        for own in self.adversary.conns.values_mut() {
+            if let Some((path, switch)) = &mut own.validation
+                && let Some(request) = path.poll_transmit(now)
+            {
+                requests.push((SocketAddr::new(from, own.port), *switch, request.to_vec()));
+            }
+        }
+        requests.into_iter().for_each(|(from, to, request)| self.send_datagram(from, to, request));
+    }
+
+    pub(super) fn adversary_datagram(&mut self, _: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let found = self.adversary.conns.iter().find_map(|(conn, own)| {
+            let (path, _) = own.validation.as_ref().filter(|_| own.port == to.port())?;
+            Some((*conn, path.token(bytes)?))
+        });
+        if let Some((conn, token)) = found {
+            let mut line =
+                serde_json::to_vec(&SessionRequest::Path { token }).expect("requests are plain values");
+            line.push(b'\n');
+            self.send_to_port(conn, line);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What stands between a controller and one of its switches: the desired state, which a new connection compares with what the switch holds.
+//!
+//! A model of `netfold-southbound`'s managed switches (`p4runtime::managed`), whose module documentation states the rules.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
+use netfold_controller::executor::TaskOutcome;
+use netfold_p4::allreduce::id;
+use netfold_p4::entry::{Replica, TableEntry};
+use netfold_p4::p4info::table_id;
+
+use super::device::{Device, Held, key, unreachable_switch};
+use super::turns::{Asker, Turns};
+
+/// A call of a driver.
+#[derive(Debug, Clone)]
+pub(super) enum Call {
+    Bind(u16, SocketAddr),
+    Unbind(u16),
+    Insert(Vec<TableEntry>),
+    Delete(Vec<TableEntry>),
+    SetGroup(u16, Vec<Replica>),
+    DeleteGroup(u16),
+    /// First slot, slots, chunk.
+    Advance(u32, u32, u32),
+}
+
+/// How a call went; the number is what an advance returns.
+pub(super) type Answer = Result<u32, DriverError>;
+
+/// A task of the switches on its thread: it asks by calls of switches.
+pub(super) type TaskTurns = Turns<(usize, Call), Answer, TaskOutcome>;
+
+thread_local! {
+    /// The task that this thread carries out.
+    static TASK: RefCell<Option<Asker<(usize, Call), Answer, TaskOutcome>>> = const { RefCell::new(None) };
+}
+
+/// Has the calls of drivers on this thread belong to a task.
+pub(super) fn enter(asker: Asker<(usize, Call), Answer, TaskOutcome>) {
+    TASK.set(Some(asker));
+}
+
+/// A driver, whose calls are carried out by the simulation.
+pub(super) struct SimDriver {
+    pub(super) switch: usize,
+    pub(super) limits: Limits,
+}
+
+impl SimDriver {
+    fn call(&self, call: Call) -> Answer {
+        let answer = TASK.with_borrow(|task| task.as_ref()?.ask((self.switch, call)));
+        answer.unwrap_or_else(|| Err(unreachable_switch("the controller was killed")))
+    }
+}
+
+impl SwitchDriver for SimDriver {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
+        self.call(Call::Bind(port, peer)).map(drop)
+    }
+
+    fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
+        self.call(Call::Unbind(port)).map(drop)
+    }
+
+    fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call(Call::Insert(entries.to_vec())).map(drop)
+    }
+
+    fn delete(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.call(Call::Delete(entries.to_vec())).map(drop)
+    }
+
+    fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), DriverError> {
+        self.call(Call::SetGroup(group, replicas.to_vec())).map(drop)
+    }
+
+    fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
+        self.call(Call::DeleteGroup(group)).map(drop)
+    }
+
+    fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
+        self.call(Call::Advance(first_slot, slots, chunk))
+    }
+}
+
+/// The desired state of a switch, by the control plane's ports, and whether the switch takes calls.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    ports: BTreeMap<u16, SocketAddr>,
+    groups: BTreeMap<u16, Vec<Replica>>,
+    /// By key.
+    entries: BTreeMap<String, TableEntry>,
+    pub(super) up: bool,
+    /// Which start of the switch was last known.
+    pub(super) boot: Option<String>,
+    /// Why it was last reported down.
+    pub(super) reported: Option<String>,
+}
+
+impl Keeper {
+    pub(super) fn new(held: Vec<HeldEntity>, boot: Option<String>) -> Self {
+        let mut keeper = Self { boot, ..Self::default() };
+        for held in held {
+            match held {
+                HeldEntity::Port { port, peer, .. } => drop(keeper.ports.insert(port, peer)),
+                HeldEntity::Group { group, replicas } => drop(keeper.groups.insert(group, replicas)),
+                HeldEntity::Entries(entries) => keeper.note(&Call::Insert(entries)),
+            }
+        }
+        keeper
+    }
+
+    fn note(&mut self, call: &Call) {
+        match call {
+            Call::Bind(port, peer) => drop(self.ports.insert(*port, *peer)),
+            Call::Unbind(port) => drop(self.ports.remove(port)),
+            Call::Insert(entries) => {
+                self.entries.extend(entries.iter().map(|entry| (key(entry), entry.clone())));
+            }
+            Call::Delete(entries) => entries.iter().for_each(|entry| drop(self.entries.remove(&key(entry)))),
+            Call::SetGroup(group, replicas) => drop(self.groups.insert(*group, replicas.clone())),
+            Call::DeleteGroup(group) => drop(self.groups.remove(group)),
+            Call::Advance(..) => {}
+        }
+    }
+
+    /// The answer to a call while the switch is down: what is not wanted any more is removed by the comparison that comes before it is up.
+    pub(super) fn answer_while_down(&mut self, call: &Call) -> Answer {
+        match call {
+            Call::Unbind(_) | Call::Delete(_) | Call::DeleteGroup(_) => {
+                self.note(call);
+                Ok(0)
+            }
+            _ => Err(unreachable_switch("it is not connected")),
+        }
+    }
+
+    /// Carries out a call on a switch that is up.
+    pub(super) fn carry_out(&mut self, device: &mut Device, election: u64, call: &Call) -> Answer {
+        device.check_primary(election)?;
+        let mut answer = 0;
+        match call {
+            Call::Bind(_, peer) => {
+                device.attach(*peer);
+            }
+            Call::Unbind(port) => {
+                let peer = self.ports.get(port).copied();
+                let shared = self.ports.iter().any(|(other, at)| other != port && Some(*at) == peer);
+                peer.iter().filter(|_| !shared).for_each(|peer| device.detach(*peer));
+            }
+            Call::Insert(entries) => device.insert(&self.placed(device, entries)?)?,
+            Call::Delete(entries) => {
+                // What a switch has lost is not desired any more.
+                let held = entries.iter().filter_map(|entry| self.entries.get(&key(entry)).cloned());
+                let held: Vec<_> = held.collect();
+                device.delete(&self.placed(device, &held)?)?;
+            }
+            Call::SetGroup(group, replicas) => {
+                let replicas = self.placed_group(device, replicas)?;
+                device.set_group(*group, replicas);
+            }
+            Call::DeleteGroup(group) => device.delete_group(*group),
+            Call::Advance(first, slots, chunk) => answer = device.advance(*first, *slots, *chunk),
+        }
+        self.note(call);
+        Ok(answer)
+    }
+
+    /// The switch's port of a port of the control plane.
+    fn at(&self, device: &Device, port: u16) -> Result<u16, DriverError> {
+        let at = self.ports.get(&port).and_then(|peer| device.held.ports.get(peer));
+        at.copied().ok_or(DriverError::Port { port, source: "it is not bound".into() })
+    }
+
+    fn placed(&self, device: &Device, entries: &[TableEntry]) -> Result<Vec<TableEntry>, DriverError> {
+        let place = |entry: &TableEntry| {
+            let mut entry = entry.clone();
+            if entry.table == table_id(id::JOB) {
+                for field in entry.matches.iter_mut().filter(|field| field.field == id::key::PORT) {
+                    field.value = u64::from(self.at(device, field.value as u16)?);
+                }
+            }
+            Ok(entry)
+        };
+        entries.iter().map(place).collect()
+    }
+
+    fn placed_group(&self, device: &Device, replicas: &[Replica]) -> Result<Vec<Replica>, DriverError> {
+        let place = |replica: &Replica| Ok(Replica { port: self.at(device, replica.port)?, ..*replica });
+        replicas.iter().map(place).collect()
+    }
+
+    /// Connects as the primary controller and brings the switch into its desired state; whether the switch has lost what its slots held.
+    pub(super) fn take_over(&mut self, device: &mut Device) -> Result<bool, DriverError> {
+        let boot = Some(device.boot.to_string());
+        let emptied = !self.entries.is_empty() && device.held.is_empty();
+        let fresh = self.boot.is_some() && self.boot != boot || emptied;
+        if fresh {
+            (self.ports, self.groups, self.entries) = Default::default();
+        }
+        self.boot = boot;
+        let peers: Vec<SocketAddr> = self.ports.values().copied().collect();
+        let gone: Vec<SocketAddr> =
+            device.held.ports.keys().filter(|peer| !peers.contains(peer)).copied().collect();
+        gone.iter().for_each(|peer| device.detach(*peer));
+        for peer in &peers {
+            device.attach(*peer);
+        }
+        let entries: Vec<TableEntry> = self.entries.values().cloned().collect();
+        let mut wanted = Held { ports: device.held.ports.clone(), ..Held::default() };
+        for entry in self.placed(device, &entries)? {
+            wanted.entries.insert(key(&entry), entry);
+        }
+        for (group, replicas) in &self.groups {
+            wanted.groups.insert(*group, self.placed_group(device, replicas)?);
+        }
+        let differing = |of: &Held, from: &Held| -> Vec<TableEntry> {
+            let other = |(key, entry): &(&String, &TableEntry)| from.entries.get(*key) != Some(entry);
+            of.entries.iter().filter(other).map(|(_, entry)| entry.clone()).collect()
+        };
+        let (removed, inserted) = (differing(&device.held, &wanted), differing(&wanted, &device.held));
+        device.delete(&removed)?;
+        device.held.groups.clone_from(&wanted.groups);
+        device.insert(&inserted)?;
+        Ok(fresh)
+    }
+}

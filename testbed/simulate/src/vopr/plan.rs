@@ -1,0 +1,276 @@
+//! What a seed decides: the system, its jobs, and what goes wrong when.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use crate::sim::Faults;
+
+/// When faults begin at the earliest, and when all are over.
+const FAULTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(25));
+
+/// Hosts at each leaf.
+pub(super) const HOSTS_PER_LEAF: usize = 4;
+
+/// A job of the tenant whose jobs must not fail.
+#[derive(Debug, Clone)]
+pub(super) struct JobPlan {
+    /// The host of each rank.
+    pub(super) hosts: Vec<usize>,
+    /// Whether its ranks can continue without a switch.
+    pub(super) linked: bool,
+    pub(super) ops: Vec<OpPlan>,
+    pub(super) slots: u32,
+    /// When each rank starts.
+    pub(super) starts: Vec<Duration>,
+    /// Time between operations.
+    pub(super) think: Duration,
+}
+
+/// An all-reduce.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpPlan {
+    pub(super) elements: usize,
+    /// Of floats, which are integers small enough to be summed exactly.
+    pub(super) floats: bool,
+}
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A controller is killed; `silent`: with its host, so that no connection is closed. It is back after so long.
+    KillController { controller: usize, silent: bool, back: Duration },
+    /// The leader is killed when it next makes a change durable, before or after that.
+    KillAtChange { after: bool, back: Duration },
+    /// The leader is killed at the n-th call of a driver from now, before or after the switch carries it out.
+    KillAtCall { calls: u32, after: bool, back: Duration },
+    /// A controller's process is stopped.
+    PauseController { controller: usize, time: Duration },
+    /// A controller does not reach the database.
+    CutDatabase { controller: usize, time: Duration },
+    /// The database's disk is full.
+    FillDisk { time: Duration },
+    /// A controller does not reach a switch.
+    CutSwitch { controller: usize, switch: usize, time: Duration },
+    /// A controller and the workers of a host do not reach each other.
+    CutWorkers { controller: usize, host: usize, time: Duration },
+    /// A switch restarts, with nothing.
+    RestartSwitch { switch: usize, time: Duration },
+    /// A switch answers no controller, and forwards packets.
+    HangSwitch { switch: usize, time: Duration },
+    /// The data path of a host is cut.
+    CutHost { host: usize, time: Duration },
+    /// A rank is killed.
+    KillRank { job: usize, rank: usize },
+    /// A rank's process is stopped.
+    PauseRank { job: usize, rank: usize, time: Duration },
+}
+
+/// Which jobs a fault may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// None that runs: those that are being set up then may be.
+    Starting,
+    /// Those that use switches and cannot do without.
+    Unlinked,
+    /// Those with a rank on a host.
+    Host(usize),
+    /// One job.
+    Job(usize),
+}
+
+impl Fault {
+    /// How long it lasts.
+    pub(super) fn time(&self) -> Duration {
+        match *self {
+            Self::KillController { back, .. }
+            | Self::KillAtChange { back, .. }
+            | Self::KillAtCall { back, .. } => back,
+            Self::PauseController { time, .. }
+            | Self::CutDatabase { time, .. }
+            | Self::FillDisk { time }
+            | Self::CutSwitch { time, .. }
+            | Self::CutWorkers { time, .. }
+            | Self::RestartSwitch { time, .. }
+            | Self::HangSwitch { time, .. }
+            | Self::CutHost { time, .. }
+            | Self::PauseRank { time, .. } => time,
+            Self::KillRank { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Which jobs it may end.
+    pub(super) fn reach(&self) -> Reach {
+        /// Shorter than every time after which a peer counts as lost.
+        const SHORT: Duration = Duration::from_millis(1200);
+        let short = self.time() < SHORT;
+        match *self {
+            Self::CutSwitch { .. } | Self::HangSwitch { .. } if !short => Reach::Unlinked,
+            Self::RestartSwitch { .. } => Reach::Unlinked,
+            Self::CutWorkers { host, .. } | Self::CutHost { host, .. } if !short => Reach::Host(host),
+            Self::KillRank { job, .. } => Reach::Job(job),
+            Self::PauseRank { job, .. } if !short => Reach::Job(job),
+            _ => Reach::Starting,
+        }
+    }
+}
+
+/// A whole system and its history.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) leaves: usize,
+    pub(super) controllers: usize,
+    pub(super) elastic: bool,
+    pub(super) jobs: Vec<JobPlan>,
+    /// What every link does to datagrams.
+    pub(super) data: Faults,
+    /// Shortest and longest one-way time of control connections.
+    pub(super) control: (Duration, Duration),
+    /// In order of time.
+    pub(super) faults: Vec<(Duration, Fault)>,
+    /// Whether another tenant attacks.
+    pub(super) adversary: bool,
+}
+
+impl Plan {
+    pub(super) fn from_seed(seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let rng = &mut rng;
+        let leaves = rng.random_range(1..=2);
+        let controllers = rng.random_range(1..=3);
+        let jobs: Vec<_> = (0..rng.random_range(1..=3)).map(|_| job(rng, leaves)).collect();
+        let micros = |rng: &mut Xoshiro256PlusPlus, range| Duration::from_micros(rng.random_range(range));
+        let lossy = rng.random_bool(0.6);
+        let pick =
+            |rng: &mut Xoshiro256PlusPlus, most: f64| if lossy { rng.random::<f64>() * most } else { 0.0 };
+        let data = Faults {
+            loss: pick(rng, 0.05),
+            trimming: 0.0,
+            corruption: pick(rng, 0.01),
+            duplication: pick(rng, 0.05),
+            reordering: pick(rng, 0.03),
+            delay: micros(rng, 5..50),
+            jitter: micros(rng, 1..100),
+            straggle: micros(rng, 100..5_000),
+        };
+        let control = (micros(rng, 50..200), micros(rng, 200..5_000));
+        let switches = if leaves > 1 { leaves + 1 } else { 1 };
+        let count = if rng.random_bool(0.25) { 0 } else { rng.random_range(1..=6) };
+        let places = (switches, controllers, leaves * HOSTS_PER_LEAF);
+        let mut faults: Vec<_> = (0..count)
+            .map(|_| {
+                let span = (FAULTS.1 - FAULTS.0).mul_f64(rng.random::<f64>() * 0.8);
+                (FAULTS.0 + span, fault(rng, places, &jobs))
+            })
+            .collect();
+        faults.sort_by_key(|(at, _)| *at);
+        Self {
+            seed,
+            leaves,
+            controllers,
+            elastic: rng.random_bool(0.5),
+            jobs,
+            data,
+            control,
+            faults,
+            adversary: rng.random_bool(0.4),
+        }
+    }
+
+    /// Number of switches: the leaves, and a spine above several.
+    pub(super) fn switches(&self) -> usize {
+        if self.leaves > 1 { self.leaves + 1 } else { 1 }
+    }
+
+    pub(super) fn hosts(&self) -> usize {
+        self.leaves * HOSTS_PER_LEAF
+    }
+
+    /// The topology as a controller reads it.
+    pub(super) fn topology(&self) -> String {
+        let mut text = String::new();
+        for leaf in 0..self.leaves {
+            text += &format!(
+                "[[switch]]\nname = \"leaf{leaf}\"\np4runtime = \"10.9.0.{}:9559\"\nrole = \"leaf\"\n",
+                leaf + 1
+            );
+        }
+        if self.leaves > 1 {
+            text += "[[switch]]\nname = \"spine\"\np4runtime = \"10.9.0.9:9559\"\nrole = \"spine\"\n";
+        }
+        for host in 0..self.hosts() {
+            let leaf = host / HOSTS_PER_LEAF;
+            text += &format!(
+                "[[host]]\nname = \"host{host}\"\naddresses = [\"{}\"]\nswitch = \"leaf{leaf}\"\n",
+                host_address(host)
+            );
+        }
+        if self.leaves > 1 {
+            for leaf in 0..self.leaves {
+                text += &format!("[[link]]\na = \"leaf{leaf}\"\nb = \"spine\"\n");
+            }
+        }
+        text
+    }
+}
+
+/// The address of a host.
+pub(super) fn host_address(host: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, (host / HOSTS_PER_LEAF) as u8 + 1, (host % HOSTS_PER_LEAF) as u8 + 1).into()
+}
+
+fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
+    let world = rng.random_range(2..=4);
+    // The adversary is on the last host.
+    let hosts = (0..world).map(|_| rng.random_range(0..leaves * HOSTS_PER_LEAF - 1)).collect();
+    let op = |rng: &mut Xoshiro256PlusPlus| OpPlan {
+        elements: rng.random_range(1..=4_000),
+        floats: rng.random_bool(0.5),
+    };
+    let start = Duration::from_millis(rng.random_range(0..3_000));
+    let late = |rng: &mut Xoshiro256PlusPlus| start + Duration::from_millis(rng.random_range(0..400));
+    JobPlan {
+        hosts,
+        linked: rng.random_bool(0.5),
+        ops: (0..rng.random_range(2..=8)).map(|_| op(rng)).collect(),
+        slots: 1 << rng.random_range(3..=6),
+        starts: (0..world).map(|_| late(rng)).collect(),
+        think: Duration::from_millis(rng.random_range(0..4_000)),
+    }
+}
+
+fn fault(
+    rng: &mut Xoshiro256PlusPlus,
+    (switches, controllers, hosts): (usize, usize, usize),
+    jobs: &[JobPlan],
+) -> Fault {
+    let time = |rng: &mut Xoshiro256PlusPlus| {
+        let most = if rng.random_bool(0.5) { 1_000 } else { 8_000 };
+        Duration::from_millis(rng.random_range(10..most))
+    };
+    let controller = rng.random_range(0..controllers);
+    let (switch, host) = (rng.random_range(0..switches), rng.random_range(0..hosts));
+    let job = rng.random_range(0..jobs.len());
+    let rank = rng.random_range(0..jobs[job].hosts.len());
+    let time = time(rng);
+    match rng.random_range(0..14) {
+        0 | 1 => Fault::KillController { controller, silent: rng.random_bool(0.5), back: time },
+        2 => Fault::KillAtChange { after: rng.random_bool(0.5), back: time },
+        3 | 4 => {
+            Fault::KillAtCall { calls: rng.random_range(1..40), after: rng.random_bool(0.5), back: time }
+        }
+        5 => Fault::PauseController { controller, time },
+        6 => Fault::CutDatabase { controller, time },
+        7 => Fault::FillDisk { time },
+        8 => Fault::CutSwitch { controller, switch, time },
+        9 => Fault::CutWorkers { controller, host, time },
+        10 => Fault::RestartSwitch { switch, time },
+        11 => Fault::HangSwitch { switch, time },
+        12 => Fault::CutHost { host, time },
+        _ if rng.random_bool(0.5) => Fault::KillRank { job, rank },
+        _ => Fault::PauseRank { job, rank, time },
+    }
+}

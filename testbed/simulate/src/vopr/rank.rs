@@ -1,0 +1,781 @@
+//! A rank's process: it joins, runs the engine of the host library, keeps its session, and checks what it is given.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use netfold::simulated::{Events, Leaving, Rank, Start};
+use netfold::{AsyncHandle, Error, Mode, ReduceOp};
+use netfold_control::{Admission, Credentials, Join, Refusal, SessionEvent, SessionRequest};
+use netfold_proto::session::{
+    JoinStep, Joining, Membership, Session, SessionAction, SessionEnd, SessionFailure,
+};
+use netfold_proto::{Instant, PathValidation};
+
+use super::controller::TENANTS;
+use super::engine::{EngineTurns, MeshState, Pause, SimIo, SimMesh, Socket, locked};
+use super::plan::{JobPlan, host_address};
+use super::turns::{Stop, Woken};
+use super::world::{Client, World};
+
+/// How long a first admission is tried for, and for how long each request may take.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Shortest and longest back-off between requests to join, and to rejoin.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const REJOIN_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Turns of a process at one moment, at most.
+const TURNS_MAX: u32 = 10_000;
+
+/// A tensor's type and values on this rank.
+enum Handle {
+    Floats(AsyncHandle<f32>),
+    Integers(AsyncHandle<i32>),
+}
+
+/// A request to join that is under way.
+struct Attempt {
+    /// Of the connection.
+    number: u64,
+    conn: Option<u64>,
+    joining: Option<Joining>,
+    validation: Option<PathValidation>,
+    endpoint: SocketAddr,
+    switch: Option<SocketAddr>,
+    socket: Arc<Mutex<Socket>>,
+    /// Bytes that are no whole line yet.
+    bytes: Vec<u8>,
+}
+
+/// An attachment to a switch, and its session.
+struct Member {
+    number: u64,
+    conn: Option<u64>,
+    session: Session,
+    events: Events,
+    endpoint: SocketAddr,
+    switch: SocketAddr,
+    socket: Arc<Mutex<Socket>>,
+    bytes: Vec<u8>,
+    /// The session knows that this side leaves.
+    left: bool,
+    /// This side wants to leave.
+    leaves: bool,
+}
+
+/// How a rank's process ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    /// It did all its operations and left.
+    Done,
+    /// An error ended it, at a time.
+    Failed(Error, Duration),
+    /// It did not get a place.
+    NotAdmitted(SessionFailure, Duration),
+    /// It was killed.
+    Killed,
+}
+
+/// A rank's process.
+pub(super) struct RankProcess {
+    plan: JobPlan,
+    pub(super) job: usize,
+    pub(super) rank: u16,
+    pub(super) host: usize,
+    pub(super) paused_until: Duration,
+    pub(super) wake: Option<Duration>,
+    pub(super) serial: u64,
+    pub(super) outcome: Option<Outcome>,
+    /// When it was first admitted.
+    pub(super) admitted: Option<Duration>,
+    clock: Arc<AtomicU64>,
+    mesh: Arc<Mutex<MeshState>>,
+    pause: Pause,
+    woken: Arc<Woken>,
+    rank_handle: Option<Rank>,
+    engine: Option<EngineTurns>,
+    /// When the engine wants to go on.
+    engine_due: Duration,
+    attempt: Option<Attempt>,
+    attempts: u64,
+    retry: Option<Duration>,
+    backoff: Duration,
+    give_up: Option<Duration>,
+    members: Vec<Member>,
+    submitted: usize,
+    submit_at: Duration,
+    pending: VecDeque<(usize, Handle)>,
+    /// Sums that were delivered, as bits, by operation.
+    pub(super) sums: Vec<Vec<u32>>,
+}
+
+fn instant(now: Duration) -> Instant {
+    Instant::ZERO + now
+}
+
+/// A rank's element of an operation's tensor: small enough for sums of floats to be exact.
+fn element(job: usize, op: usize, rank: u16, at: usize) -> i32 {
+    let mixed =
+        (at as u64 + 1) * 0x9e37_79b9 + (op as u64) * 7_919 + u64::from(rank) * 104_729 + (job as u64) * 31;
+    ((mixed ^ (mixed >> 13)) % 2_001) as i32 - 1_000
+}
+
+impl RankProcess {
+    pub(super) fn new(plan: &JobPlan, job: usize, rank: u16, mesh: Arc<Mutex<MeshState>>) -> Self {
+        Self {
+            host: plan.hosts[usize::from(rank)],
+            plan: plan.clone(),
+            job,
+            rank,
+            paused_until: Duration::ZERO,
+            wake: None,
+            serial: 0,
+            outcome: None,
+            admitted: None,
+            clock: Arc::default(),
+            mesh,
+            pause: Pause::default(),
+            woken: Arc::default(),
+            rank_handle: None,
+            engine: None,
+            engine_due: Duration::MAX,
+            attempt: None,
+            attempts: 0,
+            retry: None,
+            backoff: BACKOFF.0,
+            give_up: None,
+            members: Vec::new(),
+            submitted: 0,
+            submit_at: Duration::ZERO,
+            pending: VecDeque::new(),
+            sums: Vec::new(),
+        }
+    }
+
+    pub(super) fn is(&self, job: usize, rank: u16) -> bool {
+        (self.job, self.rank) == (job, rank)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    /// Whether everything of it is over, its sessions included.
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.is_some() && (self.members.is_empty() || self.outcome == Some(Outcome::Killed))
+    }
+
+    /// Whether the rank has done everything.
+    pub(super) fn succeeded(&self) -> bool {
+        self.outcome == Some(Outcome::Done)
+    }
+
+    /// Takes a datagram; whether there is a socket.
+    pub(super) fn receive(&mut self, to: SocketAddr, bytes: Vec<u8>) -> bool {
+        let attempt = self.attempt.iter().map(|attempt| (attempt.endpoint, &attempt.socket));
+        let members = self.members.iter().map(|member| (member.endpoint, &member.socket));
+        let socket = attempt.chain(members).find(|(endpoint, _)| *endpoint == to);
+        if let Some((_, socket)) = socket {
+            locked(socket).received.push_back(bytes);
+        }
+        self.is_alive()
+    }
+
+    /// Has the engine look again at what it waits for.
+    pub(super) fn nudge(&mut self) {
+        self.engine_due = Duration::ZERO;
+    }
+
+    fn world(&self) -> u16 {
+        self.plan.hosts.len() as u16
+    }
+
+    fn fail(&mut self, outcome: Outcome) {
+        self.outcome.get_or_insert(outcome);
+        self.attempt = None;
+        self.retry = None;
+    }
+
+    /// The earliest time at which something is due.
+    fn next(&self) -> Option<Duration> {
+        let at = |instant: Instant| Duration::from_nanos(instant.as_nanos());
+        let mut all: Vec<Duration> = Vec::new();
+        if let Some(attempt) = &self.attempt {
+            all.extend(attempt.joining.as_ref().map(|joining| at(joining.deadline())));
+            let clock = Duration::from_nanos(self.clock.load(Ordering::Relaxed));
+            all.extend(attempt.validation.as_ref().map(|path| clock + path.timeout(instant(clock))));
+        }
+        all.extend(self.retry);
+        let live = self.members.iter().filter(|member| member.session.end().is_none());
+        all.extend(live.map(|member| at(member.session.deadline())));
+        if self.engine.is_some() {
+            all.push(self.engine_due);
+            if self.submitted < self.plan.ops.len() && self.pending.len() < 2 {
+                all.push(self.submit_at);
+            }
+        }
+        all.into_iter().min()
+    }
+}
+
+impl World {
+    /// Kills a rank's process.
+    pub(super) fn kill_rank(&mut self, job: usize, rank: usize) {
+        let Some(index) = self.ranks.iter().position(|process| process.is(job, rank as u16)) else { return };
+        if self.ranks[index].outcome.is_some() && self.ranks[index].members.is_empty() {
+            return;
+        }
+        self.note(|| format!("rank {rank} of job {job} is killed"));
+        self.end_process(index);
+        self.ranks[index].outcome = Some(Outcome::Killed);
+        locked(&self.meshes[job]).end(rank as u16);
+        self.wake_mesh(job);
+    }
+
+    /// Closes what a process has open, and ends its engine.
+    fn end_process(&mut self, index: usize) {
+        let process = &mut self.ranks[index];
+        if let Some(engine) = &mut process.engine {
+            engine.kill();
+        }
+        process.engine = None;
+        let attempt = process.attempt.take();
+        let conns = attempt.iter().filter_map(|attempt| attempt.conn);
+        let conns: Vec<u64> = conns.chain(process.members.iter().filter_map(|member| member.conn)).collect();
+        process.members.clear();
+        process.retry = None;
+        conns.into_iter().for_each(|conn| self.close_from_client(conn));
+    }
+
+    /// Runs a rank's process until it waits.
+    pub(super) fn rank_turn(&mut self, index: usize) {
+        let paused = self.ranks[index].paused_until;
+        if paused > self.now {
+            return self.wake_rank(index, paused);
+        }
+        self.ranks[index].clock.store(self.now.as_nanos() as u64, Ordering::Relaxed);
+        if self.ranks[index].outcome == Some(Outcome::Killed) {
+            return;
+        }
+        if self.ranks[index].admitted.is_none()
+            && self.ranks[index].outcome.is_none()
+            && self.ranks[index].attempt.is_none()
+        {
+            let process = &mut self.ranks[index];
+            if process.give_up.is_none() {
+                process.give_up = Some(self.now + ADMISSION_TIMEOUT);
+                process.retry = Some(self.now);
+            }
+        }
+        for _ in 0..TURNS_MAX {
+            let changes = self.mesh_changes(self.ranks[index].job);
+            self.attempt_turn(index);
+            self.members_turn(index);
+            self.submit(index);
+            self.engine_turn(index);
+            self.collect(index);
+            if self.mesh_changes(self.ranks[index].job) != changes {
+                self.wake_mesh(self.ranks[index].job);
+            }
+            match self.ranks[index].next() {
+                Some(at) if at <= self.now && self.is_due(index) => {}
+                Some(at) => return self.wake_rank(index, at),
+                None => return,
+            }
+        }
+        panic!("rank {} of job {} never waits", self.ranks[index].rank, self.ranks[index].job);
+    }
+
+    /// Whether another turn at this moment can do something.
+    fn is_due(&self, index: usize) -> bool {
+        let process = &self.ranks[index];
+        process.engine.is_some()
+            || process.attempt.is_some()
+            || process.retry.is_some()
+            || !process.members.is_empty()
+    }
+
+    /// Begins a request to join, or goes on with it.
+    fn attempt_turn(&mut self, index: usize) {
+        if self.ranks[index].retry.is_some_and(|at| at <= self.now) {
+            self.begin_attempt(index);
+        }
+        let now = instant(self.now);
+        let process = &mut self.ranks[index];
+        let Some(attempt) = &mut process.attempt else { return };
+        if let Some(joining) = &mut attempt.joining
+            && joining.deadline() <= now
+            && let Err(failure) = joining.handle_idle(now)
+        {
+            return self.attempt_failed(index, failure);
+        }
+        let (Some(path), Some(switch)) = (&mut attempt.validation, attempt.switch) else { return };
+        let token = locked(&attempt.socket).received.drain(..).find_map(|datagram| path.token(&datagram));
+        let request = path.poll_transmit(now);
+        let (endpoint, conn) = (attempt.endpoint, attempt.conn);
+        if token.is_some() {
+            attempt.validation = None;
+        }
+        if let Some(request) = request {
+            self.send_datagram(endpoint, switch, request.to_vec());
+        }
+        if let (Some(token), Some(conn)) = (token, conn) {
+            self.say(conn, &SessionRequest::Path { token });
+        }
+    }
+
+    fn say(&mut self, conn: u64, request: &SessionRequest) -> bool {
+        let mut line = serde_json::to_vec(request).expect("requests are plain values");
+        line.push(b'\n');
+        self.send_to_port(conn, line)
+    }
+
+    fn begin_attempt(&mut self, index: usize) {
+        let process = &mut self.ranks[index];
+        process.retry = None;
+        process.attempts += 1;
+        let number = process.attempts;
+        let port = 40_000 + (index as u16) * 64 + (number % 64) as u16;
+        let endpoint = SocketAddr::new(host_address(process.host), port);
+        process.attempt = Some(Attempt {
+            number,
+            conn: None,
+            joining: None,
+            validation: None,
+            endpoint,
+            switch: None,
+            socket: Arc::default(),
+            bytes: Vec::new(),
+        });
+        let host = process.host;
+        self.sockets.insert(endpoint, index);
+        self.connect(Client::Rank(index, number), host);
+    }
+
+    /// The outcome of a connection.
+    pub(super) fn rank_connected(&mut self, index: usize, number: u64, conn: Option<u64>) {
+        let now = instant(self.now);
+        let process = &mut self.ranks[index];
+        let wanted = process.outcome != Some(Outcome::Killed);
+        let world = process.world();
+        if let Some(attempt) = process.attempt.as_mut().filter(|attempt| wanted && attempt.number == number) {
+            let Some(conn) = conn else {
+                let message = "no controller can be reached".into();
+                return self.attempt_failed(index, SessionFailure::SwitchLost { message });
+            };
+            attempt.conn = Some(conn);
+            let (plan, job, rank) = (&process.plan, process.job, process.rank);
+            let (tenant, token) = TENANTS[0];
+            let mode = Mode::Bfp32;
+            let join = Join {
+                credentials: Some(Credentials { tenant: tenant.into(), token: token.into() }),
+                movable: plan.linked,
+                ..Join::new(format!("job{job}"), (rank, world), mode, plan.slots, attempt.endpoint.port())
+            };
+            attempt.joining = Some(Joining::new(now, &join, JOIN_TIMEOUT));
+            self.say(conn, &SessionRequest::Join(join));
+            return self.wake_rank(index, self.now);
+        }
+        let member = process.members.iter_mut().find(|member| wanted && member.number == number);
+        match (member, conn) {
+            (Some(member), Some(conn)) => {
+                member.conn = Some(conn);
+                member.bytes.clear();
+                member.session.handle_connected(now);
+            }
+            (Some(member), None) => member.session.handle_connect_failure(now),
+            (None, Some(conn)) => return self.close_from_client(conn),
+            (None, None) => return,
+        }
+        self.wake_rank(index, self.now);
+    }
+
+    fn attempt_failed(&mut self, index: usize, failure: SessionFailure) {
+        let (job, rank) = (self.ranks[index].job, self.ranks[index].rank);
+        self.note(|| format!("job {job} rank {rank}: not admitted: {failure:?}"));
+        let now = self.now;
+        let process = &mut self.ranks[index];
+        let conn = process.attempt.take().and_then(|attempt| attempt.conn);
+        let transient = match &failure {
+            SessionFailure::Refused { reason, .. } => {
+                use Refusal::{Busy, JobRunning, RankTaken, Unavailable};
+                matches!(reason, Unavailable | Busy | JobRunning | RankTaken)
+            }
+            SessionFailure::SwitchLost { .. } => true,
+            _ => false,
+        };
+        let (backoff, first) =
+            if process.admitted.is_some() { (REJOIN_BACKOFF, false) } else { (BACKOFF, true) };
+        let delay = process.backoff;
+        process.backoff = (delay * 2).min(backoff.1);
+        let late = first && process.give_up.is_some_and(|end| now + delay >= end);
+        if first && (late || !transient) {
+            process.fail(Outcome::NotAdmitted(failure, now));
+        } else if first || process.rank_handle.as_ref().is_some_and(|rank| rank.rejoining.is_wanted()) {
+            process.retry = Some(now + delay);
+        }
+        conn.into_iter().for_each(|conn| self.close_from_client(conn));
+        self.wake_rank(index, now);
+    }
+
+    /// Bytes of a control port, or the end of the connection.
+    pub(super) fn rank_received(&mut self, index: usize, conn: u64, bytes: Option<Vec<u8>>) {
+        let paused = self.ranks[index].paused_until;
+        if paused > self.now {
+            // The process does not read: what it was sent is there when it goes on.
+            return self.at(paused, super::world::Event::ToClient(conn, bytes));
+        }
+        let now = instant(self.now);
+        let process = &mut self.ranks[index];
+        if let Some(attempt) = process.attempt.as_mut().filter(|attempt| attempt.conn == Some(conn)) {
+            let Some(bytes) = bytes else {
+                let failure = attempt.joining.as_ref().map(Joining::handle_close);
+                attempt.conn = None;
+                return failure.into_iter().for_each(|failure| self.attempt_failed(index, failure));
+            };
+            attempt.bytes.extend(bytes);
+            for event in lines(&mut attempt.bytes) {
+                self.join_event(index, event);
+            }
+        } else if let Some(member) = process.members.iter_mut().find(|member| member.conn == Some(conn)) {
+            match bytes {
+                Some(bytes) => {
+                    member.bytes.extend(bytes);
+                    let events = lines(&mut member.bytes);
+                    events.into_iter().for_each(|event| member.session.handle_event(now, event));
+                }
+                None => {
+                    member.conn = None;
+                    member.session.handle_close(now, true);
+                }
+            }
+        }
+        self.wake_rank(index, self.now);
+    }
+
+    fn join_event(&mut self, index: usize, event: SessionEvent) {
+        let now = instant(self.now);
+        let process = &mut self.ranks[index];
+        let Some(attempt) = &mut process.attempt else { return };
+        let Some(joining) = &mut attempt.joining else { return };
+        match joining.handle_event(now, event) {
+            Ok(JoinStep::Waiting) => {}
+            Ok(JoinStep::Challenged(challenge)) => {
+                let ip = challenge.switch.expect("a controller names its switches");
+                attempt.switch = Some(SocketAddr::new(ip, challenge.udp_port));
+                attempt.validation = Some(PathValidation::new(now, challenge));
+            }
+            Ok(JoinStep::Admitted(admitted)) => {
+                let (admission, membership) = *admitted;
+                self.admitted(index, admission, membership);
+            }
+            Err(failure) => self.attempt_failed(index, failure),
+        }
+    }
+
+    fn admitted(&mut self, index: usize, admission: Admission, membership: Membership) {
+        let now = self.now;
+        let process = &mut self.ranks[index];
+        let Some(attempt) = process.attempt.take() else { return };
+        let (job, rank) = (process.job, process.rank);
+        let epoch = admission.epoch;
+        let io = SimIo {
+            socket: Arc::clone(&attempt.socket),
+            pause: Arc::clone(&process.pause),
+            woken: Arc::clone(&process.woken),
+        };
+        locked(&attempt.socket).received.clear();
+        let ip = admission.switch.expect("a controller names its switches");
+        let switch = SocketAddr::new(ip, admission.udp_port);
+        let place = (process.rank, process.world());
+        process.backoff = REJOIN_BACKOFF.0;
+        let events = match &process.rank_handle {
+            Some(handle) => handle.rejoining.offer(Box::new(io), admission, place, Mode::Bfp32),
+            None => process.start_engine(Box::new(io), admission),
+        };
+        self.note(|| format!("job {job} rank {rank}: admitted in epoch {epoch}"));
+        let process = &mut self.ranks[index];
+        process.admitted.get_or_insert(now);
+        match events {
+            Ok(events) => {
+                let session = Session::new(instant(now), membership);
+                let Attempt { number, conn, endpoint, socket, bytes, .. } = attempt;
+                process.members.push(Member {
+                    number,
+                    conn,
+                    session,
+                    events,
+                    endpoint,
+                    switch,
+                    socket,
+                    bytes,
+                    left: false,
+                    leaves: false,
+                });
+                process.submit_at = process.submit_at.max(now);
+                process.engine_due = Duration::ZERO;
+            }
+            Err(Error::Closed) => attempt.conn.into_iter().for_each(|conn| self.close_from_client(conn)),
+            Err(error) => panic!("an admission that no worker can run by: {error}"),
+        }
+    }
+
+    /// Keeps the sessions of a process.
+    fn members_turn(&mut self, index: usize) {
+        let now = instant(self.now);
+        for at in 0..self.ranks[index].members.len() {
+            let member = &mut self.ranks[index].members[at];
+            match member.events.leaving() {
+                Some(Leaving::Aborted) => member.session.abort(),
+                Some(Leaving::Gracefully) => member.leaves = true,
+                None => {}
+            }
+            if member.leaves && !member.left {
+                member.left = true;
+                let conn = member.conn;
+                let sent = conn.is_some_and(|conn| self.say(conn, &SessionRequest::Leave {}));
+                self.ranks[index].members[at].session.leave(now, sent);
+            }
+            let session = &mut self.ranks[index].members[at].session;
+            if session.end().is_none() && session.deadline() <= now {
+                session.handle_idle(now);
+            }
+            while let Some(action) = self.ranks[index].members[at].session.poll_action() {
+                self.carry_out(index, at, action);
+            }
+        }
+        let ended: Vec<usize> = (0..self.ranks[index].members.len())
+            .filter(|at| self.ranks[index].members[*at].session.end().is_some())
+            .collect();
+        for at in ended.into_iter().rev() {
+            let member = self.ranks[index].members.remove(at);
+            let port = SocketAddr::new(host_address(0), 1);
+            if let Some(SessionEnd::Lost(failure)) = member.session.end() {
+                let (job, rank) = (self.ranks[index].job, self.ranks[index].rank);
+                self.note(|| format!("job {job} rank {rank}: session lost: {failure:?}"));
+                member.events.fail(failure.clone(), port);
+                self.ranks[index].engine_due = Duration::ZERO;
+            }
+            member.conn.into_iter().for_each(|conn| self.close_from_client(conn));
+        }
+    }
+
+    fn carry_out(&mut self, index: usize, at: usize, action: SessionAction) {
+        let host = self.ranks[index].host;
+        let member = &mut self.ranks[index].members[at];
+        let (number, conn) = (member.number, member.conn);
+        let sent = match action {
+            SessionAction::Heartbeat => {
+                let counters = Some(member.events.counters());
+                conn.is_some_and(|conn| self.say(conn, &SessionRequest::Alive { counters }))
+            }
+            SessionAction::Send(request) => conn.is_some_and(|conn| self.say(conn, &request)),
+            SessionAction::Connect { .. } => {
+                self.connect(Client::Rank(index, number), host);
+                true
+            }
+            SessionAction::Disconnect => {
+                member.conn = None;
+                conn.into_iter().for_each(|conn| self.close_from_client(conn));
+                true
+            }
+            SessionAction::Broke { reason } => {
+                let (job, rank) = (self.ranks[index].job, self.ranks[index].rank);
+                self.note(|| format!("job {job} rank {rank}: session broke: {reason}"));
+                true
+            }
+            SessionAction::Resumed { away } => {
+                // A leave request that was not heard is repeated.
+                member.left = false;
+                let (job, rank) = (self.ranks[index].job, self.ranks[index].rank);
+                self.note(|| format!("job {job} rank {rank}: session resumed after {away:?}"));
+                true
+            }
+            SessionAction::PeerLeft { rank } => {
+                member.events.note_leave(rank);
+                self.ranks[index].engine_due = Duration::ZERO;
+                true
+            }
+            SessionAction::Band(band) => {
+                member.events.note_band(band);
+                true
+            }
+        };
+        if !sent {
+            self.ranks[index].members[at].session.handle_send_failure();
+        }
+    }
+
+    /// Submits the next operation when it is time.
+    fn submit(&mut self, index: usize) {
+        let now = self.now;
+        let process = &mut self.ranks[index];
+        let Some(handle) = &process.rank_handle else { return };
+        while process.engine.is_some()
+            && process.submitted < process.plan.ops.len()
+            && process.pending.len() < 2
+            && process.submit_at <= now
+        {
+            let (op, plan) = (process.submitted, process.plan.ops[process.submitted]);
+            let values = (0..plan.elements).map(|at| element(process.job, op, process.rank, at));
+            let communicator = &handle.communicator;
+            let submitted = if plan.floats {
+                communicator
+                    .all_reduce_async(values.map(|value| value as f32).collect(), ReduceOp::Sum)
+                    .map(Handle::Floats)
+            } else {
+                communicator.all_reduce_async(values.collect(), ReduceOp::Sum).map(Handle::Integers)
+            };
+            let submitted = submitted.expect("an operation of the plan is valid");
+            process.pending.push_back((op, submitted));
+            process.submitted += 1;
+            process.submit_at = now + process.plan.think;
+            process.engine_due = Duration::ZERO;
+        }
+    }
+
+    /// Runs the engine until it waits, and sends what it has sent.
+    fn engine_turn(&mut self, index: usize) {
+        let now = self.now;
+        let process = &mut self.ranks[index];
+        let Some(engine) = &mut process.engine else { return };
+        let arrived = process.members.iter().any(|member| !locked(&member.socket).received.is_empty());
+        if process.engine_due > now && !arrived && !process.woken.is_set() {
+            return;
+        }
+        match engine.go_on(()) {
+            Stop::Asks(timeout) => process.engine_due = now + timeout.max(Duration::from_nanos(1)),
+            Stop::Ended(ended) => {
+                process.engine = None;
+                let (job, rank) = (process.job, process.rank);
+                assert!(ended.is_some(), "the engine of rank {rank} of job {job} panicked");
+                self.engine_ended(index);
+            }
+        }
+        self.flush(index);
+    }
+
+    /// Sends what is in the sockets of a process.
+    fn flush(&mut self, index: usize) {
+        for at in 0..self.ranks[index].members.len() {
+            let member = &self.ranks[index].members[at];
+            let (from, to) = (member.endpoint, member.switch);
+            let sent = std::mem::take(&mut locked(&member.socket).sent);
+            sent.into_iter().for_each(|datagram| self.send_datagram(from, to, datagram));
+        }
+    }
+
+    fn engine_ended(&mut self, index: usize) {
+        self.collect(index);
+        let now = self.now;
+        let process = &mut self.ranks[index];
+        let failure = process.rank_handle.as_ref().and_then(|rank| rank.communicator.failure());
+        let (job, rank) = (process.job, process.rank);
+        let outcome = match failure {
+            None | Some(Error::Closed) => Outcome::Done,
+            Some(error) => Outcome::Failed(error, now),
+        };
+        process.members.iter_mut().for_each(|member| member.leaves |= outcome == Outcome::Done);
+        process.fail(outcome.clone());
+        self.note(|| format!("job {job} rank {rank}: {outcome:?}"));
+        locked(&self.meshes[job]).end(rank);
+    }
+
+    /// Takes results, checks them, and ends the rank when all are there; joins again when the engine wants that.
+    fn collect(&mut self, index: usize) {
+        let process = &mut self.ranks[index];
+        while let Some((op, handle)) = process.pending.front_mut() {
+            let result = match handle {
+                Handle::Floats(handle) => handle.try_wait().map(|outcome| outcome.map(|(sum, _)| bits(&sum))),
+                Handle::Integers(handle) => handle.try_wait().map(|outcome| {
+                    outcome.map(|(sum, _)| sum.iter().map(|value| value.cast_unsigned()).collect())
+                }),
+            };
+            let (Some(result), op) = (result, *op) else { break };
+            process.pending.pop_front();
+            if let Ok(sum) = result {
+                process.check_sum(op, &sum);
+                process.sums.push(sum);
+            }
+        }
+        let finished = process.sums.len() == process.plan.ops.len() && process.engine.is_some();
+        if let Some(rank) = process.rank_handle.as_ref().filter(|_| finished) {
+            rank.stop_when_idle();
+        }
+        let wanted = process.rank_handle.as_ref().is_some_and(|rank| rank.rejoining.is_wanted());
+        if wanted && process.attempt.is_none() && process.retry.is_none() {
+            process.retry = Some(self.now);
+        }
+        if !wanted && process.admitted.is_some() {
+            process.retry = None;
+            if let Some(conn) = process.attempt.take().and_then(|attempt| attempt.conn) {
+                self.close_from_client(conn);
+            }
+        }
+    }
+}
+
+impl RankProcess {
+    fn start_engine(&mut self, io: Box<SimIo>, admission: Admission) -> Result<Events, Error> {
+        let mesh = SimMesh {
+            rank: self.rank,
+            state: Arc::clone(&self.mesh),
+            pause: Arc::clone(&self.pause),
+            woken: Arc::clone(&self.woken),
+            clock: Arc::clone(&self.clock),
+        };
+        let start = Start {
+            io,
+            admission,
+            place: (self.rank, self.world()),
+            mode: Mode::Bfp32,
+            clock: Arc::clone(&self.clock),
+            mesh: if self.plan.linked { Some(Box::new(mesh)) } else { None },
+        };
+        let (rank, engine) = Rank::start(start)?;
+        let pause = Arc::clone(&self.pause);
+        self.engine = Some(EngineTurns::start(move |asker| {
+            *locked(&pause) = Some(asker);
+            engine();
+            // The simulation's side sees the end.
+            *locked(&pause) = None;
+        }));
+        let events = rank.events.clone();
+        self.rank_handle = Some(rank);
+        Ok(events)
+    }
+
+    /// **Every delivered sum is correct**, and so the same on all ranks: floats are small integers here, whose sums are exact.
+    fn check_sum(&self, op: usize, sum: &[u32]) {
+        let plan = self.plan.ops[op];
+        assert_eq!(sum.len(), plan.elements);
+        for (at, found) in sum.iter().enumerate() {
+            let wanted: i32 = (0..self.world()).map(|rank| element(self.job, op, rank, at)).sum();
+            let wanted = if plan.floats { (wanted as f32).to_bits() } else { wanted.cast_unsigned() };
+            assert!(
+                *found == wanted,
+                "job {} rank {}: element {at} of operation {op} is {found:#x} instead of {wanted:#x}",
+                self.job,
+                self.rank
+            );
+        }
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The events in whole lines.
+fn lines(bytes: &mut Vec<u8>) -> Vec<SessionEvent> {
+    let mut events = Vec::new();
+    while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = bytes.drain(..=end).collect();
+        events.push(serde_json::from_slice(&line[..end]).expect("a controller sends events"));
+    }
+    events
+}

@@ -1,0 +1,170 @@
+//! The invariants that are judged at the end.
+
+use std::time::Duration;
+
+use super::Summary;
+use super::plan::{HOSTS_PER_LEAF, JobPlan, OpPlan, Reach};
+use super::rank::Outcome;
+use super::world::World;
+
+/// How long after the last fault every rank has ended.
+const CONVERGENCE: Duration = Duration::from_secs(150);
+
+/// How long controllers and switches have to find each other again before a job is expected to be admitted.
+const SETTLE: Duration = Duration::from_secs(15);
+
+/// How long the job that comes after everything may take.
+const PROBE: Duration = Duration::from_secs(60);
+
+/// How long until nothing is left of jobs that are over.
+const CLEANUP: Duration = Duration::from_secs(90);
+
+/// How long no controller may serve for running jobs to survive it, with the time that workers need to find the new one.
+const UNLED_MAX: Duration = Duration::from_secs(40);
+
+/// How long before the refusal of a worker a fault may have ended that is its cause.
+const REFUSAL: Duration = Duration::from_secs(20);
+
+impl World {
+    /// Plays the plan to its end, and judges.
+    ///
+    /// # Panics
+    ///
+    /// When an invariant is broken.
+    pub(super) fn judge(&mut self) -> Summary {
+        let faults = self.plan.faults.iter().map(|(at, fault)| *at + fault.time()).max().unwrap_or_default();
+        let ceased = faults.max(Duration::from_secs(25));
+        self.play(ceased, |_| false);
+        self.cease();
+        let settled = ceased + SETTLE;
+        self.play(ceased + CONVERGENCE, |world| {
+            world.now >= settled && world.ranks.iter().all(|rank| rank.is_over())
+        });
+        let (finished, ended) = self.judge_jobs();
+        self.probe();
+        self.judge_cleanup();
+        let controllers = self.controllers.iter();
+        Summary {
+            digest: self.digest(),
+            events: self.events,
+            datagrams: self.datagrams,
+            elapsed: self.now,
+            faults: self.plan.faults.len() as u64,
+            finished,
+            ended,
+            stale_writes: self.devices.iter().map(|device| device.stale_writes).sum(),
+            terms: controllers.map(|controller| controller.incarnation).sum(),
+        }
+    }
+
+    /// How many jobs did everything, and how many a fault ended.
+    fn judge_jobs(&self) -> (u64, u64) {
+        let (mut finished, mut ended) = (0, 0);
+        for job in 0..self.plan.jobs.len() {
+            let ranks = || self.ranks.iter().filter(move |rank| rank.job == job);
+            for rank in ranks() {
+                let (number, outcome) = (rank.rank, &rank.outcome);
+                match outcome {
+                    None => panic!(
+                        "rank {number} of job {job} has not ended {CONVERGENCE:?} after the last fault"
+                    ),
+                    Some(Outcome::Done) => {
+                        assert!(rank.is_over(), "the session of rank {number} of job {job} does not end")
+                    }
+                    Some(Outcome::Failed(error, at)) => {
+                        assert!(
+                            self.can_end(job, *at),
+                            "job {job} rank {number}: no fault explains: {error}"
+                        );
+                    }
+                    Some(Outcome::NotAdmitted(failure, at)) => {
+                        let explained = self.can_refuse(job, *at);
+                        assert!(explained, "job {job} rank {number}: no fault explains: {failure:?}");
+                    }
+                    Some(Outcome::Killed) => {}
+                }
+            }
+            if ranks().all(|rank| rank.succeeded()) {
+                finished += 1;
+            } else {
+                ended += 1;
+            }
+        }
+        (finished, ended)
+    }
+
+    /// **Real causes**: whether a fault can have ended a job by then.
+    fn can_end(&self, job: usize, by: Duration) -> bool {
+        let plan = &self.plan.jobs[job];
+        let admitted = self.ranks.iter().filter(|rank| rank.job == job).map(|rank| rank.admitted);
+        // The job is set up once every rank knows that it is admitted.
+        let running = admitted.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        let begun = self.begun.iter().filter(|(begin, ..)| *begin <= by);
+        let explained = begun.clone().any(|(begin, end, fault)| match fault.reach() {
+            Reach::Job(other) => other == job,
+            Reach::Host(host) => plan.hosts.contains(&host),
+            Reach::Unlinked => !plan.linked || running.is_none_or(|running| *begin <= running),
+            Reach::Starting => running.is_none_or(|running| *begin <= running && *end + REFUSAL >= running),
+        });
+        explained || self.longest_unled(Duration::ZERO, by) > UNLED_MAX
+    }
+
+    fn can_refuse(&self, job: usize, by: Duration) -> bool {
+        let recent = self.begun.iter().any(|(begin, end, _)| *begin <= by && *end + REFUSAL >= by);
+        recent || self.can_end(job, by)
+    }
+
+    /// **Convergence**: a new job over all leaves runs.
+    fn probe(&mut self) {
+        let hosts: Vec<usize> = (0..self.plan.leaves)
+            .flat_map(|leaf| [leaf * HOSTS_PER_LEAF, leaf * HOSTS_PER_LEAF + 1])
+            .collect();
+        let job = self.plan.jobs.len();
+        let op = |floats| OpPlan { elements: 3_000, floats };
+        let starts = vec![self.now; hosts.len()];
+        let (world, ops) = (hosts.len() as u16, vec![op(true), op(false)]);
+        self.plan.jobs.push(JobPlan { hosts, linked: false, ops, slots: 64, starts, think: Duration::ZERO });
+        self.meshes.push(std::sync::Arc::new(std::sync::Mutex::new(super::engine::MeshState::new(world))));
+        let start = self.now;
+        (0..world).for_each(|rank| self.add_rank(job, rank, start));
+        let first = self.ranks.len() - usize::from(world);
+        self.play(start + PROBE, |world| world.ranks[first..].iter().all(|rank| rank.is_over()));
+        for rank in &self.ranks[first..] {
+            assert!(
+                rank.succeeded() && rank.is_over(),
+                "rank {} of a job after all faults: {:?}",
+                rank.rank,
+                rank.outcome
+            );
+        }
+    }
+
+    /// **Convergence** and **durability**: nothing is left of any job, and all that was acknowledged is there.
+    fn judge_cleanup(&mut self) {
+        let end = self.now + CLEANUP;
+        let clean = |world: &Self| {
+            world.devices.iter().all(|device| device.held.is_empty())
+                && world.database.records.places.is_empty()
+                && world.controllers.iter().all(super::controller::Controller::is_unused)
+        };
+        self.play(end, clean);
+        for device in &self.devices {
+            let held = &device.held;
+            assert!(
+                held.is_empty(),
+                "switch '{}' holds something of jobs that are over: {held:?}",
+                device.name
+            );
+        }
+        let places = &self.database.records.places;
+        assert!(places.is_empty(), "places of jobs that are over are stored: {places:?}");
+        assert!(clean(self), "the controller holds something of jobs that are over");
+        assert!(self.leader().is_some(), "no controller leads");
+        for name in &self.acknowledged {
+            assert!(
+                self.database.records.tenants.contains_key(name),
+                "the tenant '{name}', which was acknowledged, is gone"
+            );
+        }
+    }
+}
