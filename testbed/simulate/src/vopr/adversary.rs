@@ -241,6 +241,7 @@ impl World {
             Some((*conn, path.token(bytes)?))
         });
         if let Some((conn, token)) = found {
+            self.proven.insert(to);
             let mut line =
                 serde_json::to_vec(&SessionRequest::Path { token }).expect("requests are plain values");
             line.push(b'\n');

@@ -258,7 +258,8 @@ impl World {
             ..SwitchInfo::own(device.limits(), Numerics::Word)
         };
         let infos: Vec<_> = self.devices.iter().map(info).collect();
-        let config = config(self.plan.elastic, self.now);
+        let error = self.plan.clock_error.mul_f64(self.rng.random());
+        let config = config(self.plan.elastic, self.now.saturating_sub(error) + error.mul_f64(self.rng.random()));
         let keys = StdRng::seed_from_u64(self.rng.random());
         let (linked, limits) = (links(&topology), infos.iter().map(|info| info.limits).collect::<Vec<_>>());
         let fleet =

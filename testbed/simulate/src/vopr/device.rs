@@ -54,7 +54,8 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub(super) fn new(name: &str, address: SocketAddr) -> Self {
+    /// A switch whose slots hold `chunk`.
+    pub(super) fn new(name: &str, address: SocketAddr, chunk: u32) -> Self {
         let mut device = Self {
             name: name.into(),
             address,
@@ -68,6 +69,10 @@ impl Device {
             stale_writes: 0,
         };
         device.begin();
+        let slots = device.limits().slots;
+        for step in [chunk / 3, chunk / 3 * 2, chunk].into_iter().filter(|step| *step > 0) {
+            device.advance(0, slots, step);
+        }
         device
     }
 

@@ -133,6 +133,10 @@ pub(super) struct Plan {
     pub(super) faults: Vec<(Duration, Fault)>,
     /// Whether another tenant attacks.
     pub(super) adversary: bool,
+    /// The chunk number that all slots hold at first, as after jobs of any length.
+    pub(super) chunk: u32,
+    /// By how much the wall clock of a controller that starts is wrong, at most.
+    pub(super) clock_error: Duration,
 }
 
 impl Plan {
@@ -141,7 +145,7 @@ impl Plan {
         let rng = &mut rng;
         let leaves = rng.random_range(1..=2);
         let controllers = rng.random_range(1..=3);
-        let jobs: Vec<_> = (0..rng.random_range(1..=3)).map(|_| job(rng, leaves)).collect();
+        let jobs: Vec<_> = (0..rng.random_range(1..=4)).map(|_| job(rng, leaves)).collect();
         let micros = |rng: &mut Xoshiro256PlusPlus, range| Duration::from_micros(rng.random_range(range));
         let lossy = rng.random_bool(0.6);
         let pick =
@@ -158,7 +162,7 @@ impl Plan {
         };
         let control = (micros(rng, 50..200), micros(rng, 200..5_000));
         let switches = if leaves > 1 { leaves + 1 } else { 1 };
-        let count = if rng.random_bool(0.25) { 0 } else { rng.random_range(1..=6) };
+        let count = if rng.random_bool(0.25) { 0 } else { rng.random_range(1..=10) };
         let places = (switches, controllers, leaves * HOSTS_PER_LEAF);
         let mut faults: Vec<_> = (0..count)
             .map(|_| {
@@ -176,7 +180,14 @@ impl Plan {
             data,
             control,
             faults,
-            adversary: rng.random_bool(0.4),
+            adversary: rng.random_bool(0.5),
+            chunk: match rng.random_range(0..4) {
+                0 => 0,
+                1 => (1 << 31) - rng.random_range(0..300),
+                2 => u32::MAX - rng.random_range(0..300),
+                _ => rng.random(),
+            },
+            clock_error: Duration::from_secs(if rng.random_bool(0.5) { 0 } else { 100_000 }),
         }
     }
 

@@ -319,6 +319,7 @@ impl World {
         let (endpoint, conn) = (attempt.endpoint, attempt.conn);
         if token.is_some() {
             attempt.validation = None;
+            self.proven.insert(endpoint);
         }
         if let Some(request) = request {
             self.send_datagram(endpoint, switch, request.to_vec());

@@ -1,7 +1,7 @@
 //! The world: virtual time, events, the network between processes, and the timeline.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,6 +128,10 @@ pub(super) struct World {
     /// Names of tenants that an operator was told exist.
     pub(super) acknowledged: Vec<String>,
     pub(super) commands: u64,
+    /// Addresses whose owners have received a path token there.
+    pub(super) proven: BTreeSet<SocketAddr>,
+    /// Bytes that switches received from other addresses, and sent there.
+    exchanged: BTreeMap<SocketAddr, (u64, u64)>,
 }
 
 impl World {
@@ -136,7 +140,7 @@ impl World {
             let (name, last) =
                 if index < plan.leaves { (format!("leaf{index}"), index + 1) } else { ("spine".into(), 9) };
             let address = SocketAddr::new(Ipv4Addr::new(10, 9, 0, last as u8).into(), UDP_PORT);
-            Device::new(&name, address)
+            Device::new(&name, address, plan.chunk)
         };
         let devices: Vec<_> = (0..plan.switches()).map(device).collect();
         let switches = devices.iter().enumerate().map(|(index, device)| (device.address, index)).collect();
@@ -166,6 +170,8 @@ impl World {
             datagrams: 0,
             acknowledged: Vec::new(),
             commands: 0,
+            proven: BTreeSet::new(),
+            exchanged: BTreeMap::new(),
             plan,
         };
         world.populate();
@@ -513,7 +519,9 @@ impl World {
             if !self.devices[switch].alive {
                 return;
             }
+            self.exchanged.entry(from).or_default().0 += bytes.len() as u64;
             for (peer, bytes) in self.devices[switch].process(from, &bytes) {
+                self.check_amplification(peer, bytes.len());
                 self.send_datagram(to, peer, bytes);
             }
         } else if let Some(index) = self.sockets.get(&to).copied() {
@@ -523,6 +531,16 @@ impl World {
         } else if to.ip() == self.adversary.address() {
             self.adversary_datagram(from, to, &bytes);
         }
+    }
+
+    /// **No amplification**: an address that has not shown that it receives there gets at most three times the bytes received from it.
+    fn check_amplification(&mut self, to: SocketAddr, len: usize) {
+        if self.switches.contains_key(&to) || self.proven.contains(&to) {
+            return;
+        }
+        let (received, sent) = self.exchanged.entry(to).or_default();
+        *sent += len as u64;
+        assert!(*sent <= 3 * *received, "switches sent {sent} bytes to {to}, which has shown nothing and sent {received}");
     }
 
     /// Has ranks that wait for a job's other ranks look again.
