@@ -8,11 +8,26 @@ fn main() {
     for seed in first..first + count {
         match netfold_simulate::vopr::run(seed) {
             Ok(s) => {
-                if count < 5 { println!("{seed}: {s:?}"); }
-                fin += s.finished; ended += s.ended; dg += s.datagrams; ev += s.events;
+                if count < 5 {
+                    println!("{seed}: {s:?}");
+                }
+                fin += s.finished;
+                ended += s.ended;
+                dg += s.datagrams;
+                ev += s.events;
             }
-            Err(v) => { bad += 1; if count < 5 { println!("{v}"); } else { println!("seed {seed}: {}", v.message.chars().take(300).collect::<String>()); } }
+            Err(v) => {
+                bad += 1;
+                if count < 5 {
+                    println!("{v}");
+                } else {
+                    println!("seed {seed}: {}", v.message.chars().take(300).collect::<String>());
+                }
+            }
         }
     }
-    println!("{count} seeds, {bad} violations, {:?}; finished {fin} ended {ended} datagrams {dg} events {ev}", start.elapsed());
+    println!(
+        "{count} seeds, {bad} violations, {:?}; finished {fin} ended {ended} datagrams {dg} events {ev}",
+        start.elapsed()
+    );
 }

@@ -30,8 +30,11 @@ mod world;
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use engine::locked;
 use plan::Plan;
 use world::World;
 
@@ -54,8 +57,8 @@ pub struct Summary {
     pub ended: u64,
     /// Writes of superseded controllers that switches refused.
     pub stale_writes: u64,
-    /// Controllers that became the leader.
-    pub terms: u64,
+    /// Starts of controller processes.
+    pub controller_starts: u64,
 }
 
 /// A broken invariant.
@@ -98,4 +101,96 @@ pub fn run(seed: u64) -> Result<Summary, Box<Violation>> {
         let message = text.unwrap_or_else(|| "a panic without a message".into());
         Box::new(Violation { seed, message, timeline })
     })
+}
+
+/// What many seeds came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Seeds played.
+    pub seeds: u64,
+    /// The sums of their summaries.
+    pub sums: Summary,
+}
+
+impl Totals {
+    fn add(&mut self, summary: &Summary) {
+        let Summary {
+            digest,
+            events,
+            datagrams,
+            elapsed,
+            faults,
+            finished,
+            ended,
+            stale_writes,
+            controller_starts,
+        } = summary;
+        self.seeds += 1;
+        self.sums.digest ^= digest;
+        self.sums.events += events;
+        self.sums.datagrams += datagrams;
+        self.sums.elapsed += *elapsed;
+        self.sums.faults += faults;
+        self.sums.finished += finished;
+        self.sums.ended += ended;
+        self.sums.stale_writes += stale_writes;
+        self.sums.controller_starts += controller_starts;
+    }
+}
+
+/// Plays seeds on all cores, from `first` on, until `stop` returns true; it is asked before each seed, with the number of seeds begun.
+/// `progress` is called after each.
+///
+/// # Errors
+///
+/// The [`Violation`] of the smallest seed that has one, of those that were played.
+pub fn explore(
+    first: u64,
+    stop: impl Fn(u64) -> bool + Sync,
+    progress: impl Fn(&Totals) + Sync,
+) -> Result<Totals, Box<Violation>> {
+    let (next, totals) = (AtomicU64::new(0), Mutex::new(Totals::default()));
+    let found: Mutex<Option<Box<Violation>>> = Mutex::new(None);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while locked(&found).is_none() {
+                    let begun = next.fetch_add(1, Ordering::Relaxed);
+                    if stop(begun) {
+                        break;
+                    }
+                    match run(first.wrapping_add(begun)) {
+                        Ok(summary) => {
+                            let mut totals = locked(&totals);
+                            totals.add(&summary);
+                            progress(&totals);
+                        }
+                        Err(violation) => {
+                            let mut found = locked(&found);
+                            if found.as_ref().is_none_or(|other| violation.seed < other.seed) {
+                                *found = Some(violation);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    match found.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(violation) => Err(violation),
+        None => Ok(*locked(&totals)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_give_equal_histories() {
+        for seed in [3, 11, 39] {
+            assert_eq!(run(seed), run(seed));
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod leaf_spine;
 mod stf;
 mod survive;
 mod trim;
+mod vopr;
 
 use std::time::Duration;
 
@@ -44,6 +45,7 @@ enum What {
     LeafSpine(leaf_spine::LeafSpine),
     Experiment(experiment::Experiment),
     Trim(trim::Trim),
+    Vopr(vopr::Vopr),
     #[command(hide = true)]
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
@@ -201,6 +203,7 @@ impl Testbed {
             What::Survive(survive) => survive.run(output),
             What::LeafSpine(fabric) => fabric.run(output),
             What::Experiment(experiment) => experiment.run(output),
+            What::Vopr(vopr) => vopr.run(output),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),
         }

@@ -1,4 +1,4 @@
-//! A tenant that attacks: it has its own token and host, and reads no packet of others.
+//! A tenant that attacks: it has its own token and host, and knows what the headers of others' packets show but for their keys.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -61,7 +61,7 @@ impl Adversary {
     }
 
     /// A request of any kind.
-    fn request(&mut self, hosts: usize, jobs: usize) -> SessionRequest {
+    fn request(&mut self, hosts: usize, jobs: usize, running: &[(u16, u32)]) -> SessionRequest {
         let rng = &mut self.rng;
         let (tenant, token) = TENANTS[usize::from(rng.random_bool(0.9))];
         // It does not know the other tenant's.
@@ -70,13 +70,21 @@ impl Adversary {
             0 => SessionRequest::Alive { counters: None },
             1 => SessionRequest::Band {},
             2 => SessionRequest::Path { token: PathToken(rng.next_u64()) },
-            3 => SessionRequest::Resume(Resume {
-                version: 1,
-                job: rng.random_range(0..4),
-                epoch: rng.random_range(0..8),
-                rank: rng.random_range(0..4),
-                ticket: ResumeTicket(rng.random()),
-            }),
+            3 => SessionRequest::Leave {},
+            4 | 5 => {
+                let (job, epoch) = match running.len() {
+                    0 => (1, 1),
+                    count => running[rng.random_range(0..count)],
+                };
+                let rank = rng.random_range(0..4);
+                SessionRequest::Resume(Resume {
+                    version: 1,
+                    job,
+                    epoch,
+                    rank,
+                    ticket: ResumeTicket(rng.random()),
+                })
+            }
             _ => {
                 let name = if rng.random_bool(0.3) {
                     format!("job{}", rng.random_range(0..jobs))
@@ -164,7 +172,9 @@ impl World {
     fn adversary_says(&mut self) {
         let Some(conn) = self.adversary_pick() else { return };
         let (hosts, jobs) = (self.plan.hosts(), self.plan.jobs.len());
-        let request = self.adversary.request(hosts, jobs);
+        let places = self.database.records.places.values();
+        let running: Vec<_> = places.map(|place| (place.number, place.epoch)).collect();
+        let request = self.adversary.request(hosts, jobs, &running);
         if let (SessionRequest::Join(join), Some(own)) = (&request, self.adversary.conns.get_mut(&conn)) {
             own.port = join.udp_port;
         }

@@ -259,7 +259,8 @@ impl World {
         };
         let infos: Vec<_> = self.devices.iter().map(info).collect();
         let error = self.plan.clock_error.mul_f64(self.rng.random());
-        let config = config(self.plan.elastic, self.now.saturating_sub(error) + error.mul_f64(self.rng.random()));
+        let config =
+            config(self.plan.elastic, self.now.saturating_sub(error) + error.mul_f64(self.rng.random()));
         let keys = StdRng::seed_from_u64(self.rng.random());
         let (linked, limits) = (links(&topology), infos.iter().map(|info| info.limits).collect::<Vec<_>>());
         let fleet =
@@ -590,6 +591,7 @@ impl World {
 fn name(call: &Call) -> String {
     match call {
         Call::Bind(port, peer) => format!("bind {port} to {peer}"),
+        Call::Authenticate(port, _) => format!("authenticate {port}"),
         Call::Unbind(port) => format!("unbind {port}"),
         Call::Insert(entries) => format!("insert {}", entries.len()),
         Call::Delete(entries) => format!("delete {}", entries.len()),

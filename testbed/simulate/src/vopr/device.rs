@@ -1,16 +1,21 @@
 //! A switch: the software switch's generated pipeline, its ports and groups, and what a controller writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::task::Waker;
 use std::time::Duration;
 
 use netfold_controller::driver::{DriverError, Limits};
-use netfold_io::{PortId, Received};
+use netfold_io::{
+    Authenticated, Capabilities, IoCounters, IoError, PacketIo, PortId, Received, RxBatch, Transmit,
+};
 use netfold_p4::allreduce;
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{Pipeline, Send, Verdict, datagram_pipeline};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT, header};
+use netfold_wire::{Flags, JobKeys, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT, header};
+
+use super::engine::DATAGRAM_LEN_MAX;
 
 /// Bytes of lanes in the simulation's packets.
 const PAYLOAD: u32 = 256;
@@ -22,6 +27,8 @@ pub(super) struct Held {
     pub(super) groups: BTreeMap<u16, Vec<Replica>>,
     /// By key.
     pub(super) entries: BTreeMap<String, TableEntry>,
+    /// Peer, job and epoch of packets that are authenticated.
+    pub(super) keys: BTreeSet<(SocketAddr, u16, u32)>,
 }
 
 /// What identifies an entry in its table.
@@ -35,11 +42,72 @@ impl Held {
     }
 }
 
+/// Packet I/O of a switch, a datagram at a time.
+#[derive(Default)]
+struct DeviceIo {
+    peers: BTreeMap<PortId, SocketAddr>,
+    received: Option<(PortId, Vec<u8>)>,
+    sent: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl PacketIo for DeviceIo {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "simulated",
+            datagram_len_max: DATAGRAM_LEN_MAX,
+            burst_max: 1,
+            batch_bytes: DATAGRAM_LEN_MAX,
+            lossless: false,
+        }
+    }
+
+    fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
+        batch.clear();
+        if let Some((port, datagram)) = self.received.take() {
+            let _ = batch.push(port, &datagram, 0);
+        }
+        Ok(batch.len())
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        for packet in packets {
+            if let (Some(peer), Some(bytes)) = (self.peers.get(&packet.port), packet.bytes(memory)) {
+                self.sent.push((*peer, bytes.to_vec()));
+            }
+        }
+        Ok(packets.len())
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<bool, IoError> {
+        Ok(false)
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn counters(&self) -> IoCounters {
+        IoCounters::default()
+    }
+
+    fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        self.peers.insert(port, peer);
+        Ok(())
+    }
+
+    fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
+        self.peers.remove(&port);
+        Ok(())
+    }
+}
+
 /// A switch.
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) address: SocketAddr,
     pipeline: Box<dyn Pipeline>,
+    io: Authenticated<DeviceIo>,
+    batch: RxBatch,
     pub(super) held: Held,
     /// Which start of it this is.
     pub(super) boot: u64,
@@ -60,6 +128,8 @@ impl Device {
             name: name.into(),
             address,
             pipeline: pipeline(),
+            io: Authenticated::new(DeviceIo::default()),
+            batch: RxBatch::new(1, DATAGRAM_LEN_MAX),
             held: Held::default(),
             boot: 1,
             election: 0,
@@ -84,6 +154,7 @@ impl Device {
     /// It starts again, with nothing.
     pub(super) fn restart(&mut self) {
         self.pipeline = pipeline();
+        self.io = Authenticated::new(DeviceIo::default());
         self.held = Held::default();
         self.boot += 1;
         self.election = 0;
@@ -102,7 +173,7 @@ impl Device {
             udp_port: UDP_PORT,
             sees_source: false,
             bounded_loss: info.bounded_loss,
-            authenticates: false,
+            authenticates: true,
         }
     }
 
@@ -125,11 +196,40 @@ impl Device {
     pub(super) fn attach(&mut self, peer: SocketAddr) -> u16 {
         let used = |port: &u16| self.held.ports.values().any(|other| other == port);
         let free = (1..).find(|port| !used(port)).unwrap_or(0);
-        *self.held.ports.entry(peer).or_insert(free)
+        match self.held.ports.get(&peer) {
+            Some(port) => *port,
+            None => {
+                self.held.ports.insert(peer, free);
+                self.io.bind_port(PortId(free), peer).expect("a simulated port takes any peer");
+                free
+            }
+        }
+    }
+
+    /// Authenticates a job's packets of a peer that is a port.
+    pub(super) fn authenticate(&mut self, peer: SocketAddr, keys: &JobKeys) -> Result<(), DriverError> {
+        let Some(port) = self.held.ports.get(&peer).copied() else {
+            return Err(unreachable_switch("keys of a peer that is no port"));
+        };
+        let done = self.io.authenticate(PortId(port), keys, header::LEN + PAYLOAD as usize);
+        done.map_err(|source| DriverError::Port { port, source: Box::new(source) })?;
+        self.held.keys.insert((peer, keys.job, keys.epoch));
+        Ok(())
+    }
+
+    /// Takes a job's keys away.
+    pub(super) fn forget_keys(&mut self, peer: SocketAddr, job: u16, epoch: u32) {
+        if let Some(port) = self.held.ports.get(&peer) {
+            self.io.forget(PortId(*port), job, epoch);
+        }
+        self.held.keys.remove(&(peer, job, epoch));
     }
 
     pub(super) fn detach(&mut self, peer: SocketAddr) {
-        self.held.ports.remove(&peer);
+        if let Some(port) = self.held.ports.remove(&peer) {
+            self.io.unbind_port(PortId(port)).expect("a simulated port is unbound");
+        }
+        self.held.keys.retain(|(of, ..)| *of != peer);
     }
 
     /// Adds all entries or none.
@@ -206,10 +306,16 @@ impl Device {
     /// Takes a datagram, and returns what to send where.
     pub(super) fn process(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let Some(port) = self.held.ports.get(&from).copied() else { return Vec::new() };
-        let mut bytes = datagram.to_vec();
+        netfold_io::Middleware::inner_mut(&mut self.io).received = Some((PortId(port), datagram.to_vec()));
+        let received = self.io.receive(&mut self.batch).expect("simulated packet I/O does not fail");
+        if received == 0 {
+            return Vec::new();
+        }
+        let mut bytes = self.batch.bytes(&self.batch.packets()[0]).to_vec();
+        let len = bytes.len();
         // Room for lanes that were cut off.
         bytes.resize(bytes.len().max(header::LEN + PAYLOAD as usize), 0xee);
-        let verdict = self.burst(port, datagram.len(), &mut bytes);
+        let verdict = self.burst(port, len, &mut bytes);
         bytes.truncate(verdict.len as usize);
         let to = match verdict.send {
             Send::Drop => Vec::new(),
@@ -219,8 +325,11 @@ impl Device {
                 replicas.iter().map(|replica| replica.port).collect()
             }
         };
-        let peer = |port: &u16| self.held.ports.iter().find(|(_, at)| *at == port).map(|(peer, _)| *peer);
-        to.iter().filter_map(peer).map(|peer| (peer, bytes.clone())).collect()
+        let len = bytes.len() as u32;
+        let packets: Vec<_> =
+            to.iter().map(|port| Transmit { port: PortId(*port), offset: 0, len }).collect();
+        self.io.transmit(&bytes, &packets).expect("simulated packet I/O does not fail");
+        std::mem::take(&mut netfold_io::Middleware::inner_mut(&mut self.io).sent)
     }
 }
 

@@ -11,6 +11,7 @@ use netfold_controller::executor::TaskOutcome;
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::p4info::table_id;
+use netfold_wire::JobKeys;
 
 use super::device::{Device, Held, key, unreachable_switch};
 use super::turns::{Asker, Turns};
@@ -19,6 +20,7 @@ use super::turns::{Asker, Turns};
 #[derive(Debug, Clone)]
 pub(super) enum Call {
     Bind(u16, SocketAddr),
+    Authenticate(u16, JobKeys),
     Unbind(u16),
     Insert(Vec<TableEntry>),
     Delete(Vec<TableEntry>),
@@ -66,6 +68,10 @@ impl SwitchDriver for SimDriver {
         self.call(Call::Bind(port, peer)).map(drop)
     }
 
+    fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
+        self.call(Call::Authenticate(port, keys.clone())).map(drop)
+    }
+
     fn unbind_port(&mut self, port: u16) -> Result<(), DriverError> {
         self.call(Call::Unbind(port)).map(drop)
     }
@@ -91,10 +97,23 @@ impl SwitchDriver for SimDriver {
     }
 }
 
+/// A peer, and the keys of the job that its port is for.
+#[derive(Debug, Clone)]
+struct Bound {
+    peer: SocketAddr,
+    keys: Option<JobKeys>,
+}
+
+impl Bound {
+    fn keyed(&self) -> Option<(SocketAddr, u16, u32)> {
+        self.keys.as_ref().map(|keys| (self.peer, keys.job, keys.epoch))
+    }
+}
+
 /// The desired state of a switch, by the control plane's ports, and whether the switch takes calls.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
-    ports: BTreeMap<u16, SocketAddr>,
+    ports: BTreeMap<u16, Bound>,
     groups: BTreeMap<u16, Vec<Replica>>,
     /// By key.
     entries: BTreeMap<String, TableEntry>,
@@ -110,7 +129,9 @@ impl Keeper {
         let mut keeper = Self { boot, ..Self::default() };
         for held in held {
             match held {
-                HeldEntity::Port { port, peer, .. } => drop(keeper.ports.insert(port, peer)),
+                HeldEntity::Port { port, peer, keys } => {
+                    drop(keeper.ports.insert(port, Bound { peer, keys }))
+                }
                 HeldEntity::Group { group, replicas } => drop(keeper.groups.insert(group, replicas)),
                 HeldEntity::Entries(entries) => keeper.note(&Call::Insert(entries)),
             }
@@ -120,7 +141,10 @@ impl Keeper {
 
     fn note(&mut self, call: &Call) {
         match call {
-            Call::Bind(port, peer) => drop(self.ports.insert(*port, *peer)),
+            Call::Bind(port, peer) => drop(self.ports.insert(*port, Bound { peer: *peer, keys: None })),
+            Call::Authenticate(port, keys) => {
+                self.ports.entry(*port).and_modify(|bound| bound.keys = Some(keys.clone()));
+            }
             Call::Unbind(port) => drop(self.ports.remove(port)),
             Call::Insert(entries) => {
                 self.entries.extend(entries.iter().map(|entry| (key(entry), entry.clone())));
@@ -151,10 +175,21 @@ impl Keeper {
             Call::Bind(_, peer) => {
                 device.attach(*peer);
             }
+            Call::Authenticate(port, keys) => {
+                let bound = self.ports.get(port);
+                let bound =
+                    bound.ok_or(DriverError::Port { port: *port, source: "it is not bound".into() })?;
+                device.authenticate(bound.peer, keys)?;
+            }
             Call::Unbind(port) => {
-                let peer = self.ports.get(port).copied();
-                let shared = self.ports.iter().any(|(other, at)| other != port && Some(*at) == peer);
-                peer.iter().filter(|_| !shared).for_each(|peer| device.detach(*peer));
+                if let Some(bound) = self.ports.get(port).cloned() {
+                    let elsewhere = |(other, held): (&u16, &Bound)| other != port && held.peer == bound.peer;
+                    match bound.keyed() {
+                        _ if !self.ports.iter().any(elsewhere) => device.detach(bound.peer),
+                        Some((peer, job, epoch)) => device.forget_keys(peer, job, epoch),
+                        None => {}
+                    }
+                }
             }
             Call::Insert(entries) => device.insert(&self.placed(device, entries)?)?,
             Call::Delete(entries) => {
@@ -176,7 +211,7 @@ impl Keeper {
 
     /// The switch's port of a port of the control plane.
     fn at(&self, device: &Device, port: u16) -> Result<u16, DriverError> {
-        let at = self.ports.get(&port).and_then(|peer| device.held.ports.get(peer));
+        let at = self.ports.get(&port).and_then(|bound| device.held.ports.get(&bound.peer));
         at.copied().ok_or(DriverError::Port { port, source: "it is not bound".into() })
     }
 
@@ -207,12 +242,25 @@ impl Keeper {
             (self.ports, self.groups, self.entries) = Default::default();
         }
         self.boot = boot;
-        let peers: Vec<SocketAddr> = self.ports.values().copied().collect();
+        let peers: Vec<SocketAddr> = self.ports.values().map(|bound| bound.peer).collect();
         let gone: Vec<SocketAddr> =
             device.held.ports.keys().filter(|peer| !peers.contains(peer)).copied().collect();
         gone.iter().for_each(|peer| device.detach(*peer));
         for peer in &peers {
             device.attach(*peer);
+        }
+        let keyed: Vec<_> = self.ports.values().filter_map(Bound::keyed).collect();
+        for (peer, job, epoch) in device.held.keys.clone() {
+            if !keyed.contains(&(peer, job, epoch)) {
+                device.forget_keys(peer, job, epoch);
+            }
+        }
+        for bound in self.ports.values() {
+            if let (Some(keys), Some(keyed)) = (&bound.keys, bound.keyed())
+                && !device.held.keys.contains(&keyed)
+            {
+                device.authenticate(bound.peer, keys)?;
+            }
         }
         let entries: Vec<TableEntry> = self.entries.values().cloned().collect();
         let mut wanted = Held { ports: device.held.ports.clone(), ..Held::default() };

@@ -135,6 +135,10 @@ pub(super) struct Plan {
     pub(super) adversary: bool,
     /// The chunk number that all slots hold at first, as after jobs of any length.
     pub(super) chunk: u32,
+    /// Whether packets of jobs are authenticated, and how often the network changes bits of a datagram in a way that its checksum does not show:
+    /// never of plain packets, whose sums would be wrong.
+    pub(super) authenticated: bool,
+    pub(super) undetected: f64,
     /// By how much the wall clock of a controller that starts is wrong, at most.
     pub(super) clock_error: Duration,
 }
@@ -146,6 +150,8 @@ impl Plan {
         let leaves = rng.random_range(1..=2);
         let controllers = rng.random_range(1..=3);
         let jobs: Vec<_> = (0..rng.random_range(1..=4)).map(|_| job(rng, leaves)).collect();
+        let authenticated = rng.random_bool(0.4);
+        let undetected = if authenticated && rng.random_bool(0.7) { rng.random::<f64>() * 0.03 } else { 0.0 };
         let micros = |rng: &mut Xoshiro256PlusPlus, range| Duration::from_micros(rng.random_range(range));
         let lossy = rng.random_bool(0.6);
         let pick =
@@ -187,6 +193,8 @@ impl Plan {
                 2 => u32::MAX - rng.random_range(0..300),
                 _ => rng.random(),
             },
+            authenticated,
+            undetected,
             clock_error: Duration::from_secs(if rng.random_bool(0.5) { 0 } else { 100_000 }),
         }
     }

@@ -9,10 +9,12 @@ use std::time::Duration;
 use netfold::simulated::{Events, Leaving, Rank, Start};
 use netfold::{AsyncHandle, Error, Mode, ReduceOp};
 use netfold_control::{Admission, Credentials, Join, Refusal, SessionEvent, SessionRequest};
+use netfold_io::{Authenticated, PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::session::{
     JoinStep, Joining, Membership, Session, SessionAction, SessionEnd, SessionFailure,
 };
 use netfold_proto::{Instant, PathValidation};
+use netfold_wire::{JobKeys, header};
 
 use super::controller::TENANTS;
 use super::engine::{EngineTurns, MeshState, Pause, SimIo, SimMesh, Socket, locked};
@@ -47,6 +49,8 @@ struct Attempt {
     endpoint: SocketAddr,
     switch: Option<SocketAddr>,
     socket: Arc<Mutex<Socket>>,
+    io: Authenticated<Box<dyn PacketIo>>,
+    batch: RxBatch,
     /// Bytes that are no whole line yet.
     bytes: Vec<u8>,
 }
@@ -314,16 +318,22 @@ impl World {
             return self.attempt_failed(index, failure);
         }
         let (Some(path), Some(switch)) = (&mut attempt.validation, attempt.switch) else { return };
-        let token = locked(&attempt.socket).received.drain(..).find_map(|datagram| path.token(&datagram));
-        let request = path.poll_transmit(now);
+        let (io, batch) = (&mut attempt.io, &mut attempt.batch);
+        let mut token = None;
+        while token.is_none() && io.receive(batch).expect("simulated packet I/O does not fail") > 0 {
+            token = batch.packets().iter().find_map(|packet| path.token(batch.bytes(packet)));
+        }
+        if let Some(request) = path.poll_transmit(now) {
+            let packet = Transmit { port: PortId(0), offset: 0, len: request.len() as u32 };
+            io.transmit(&request, &[packet]).expect("simulated packet I/O does not fail");
+        }
+        let requests = std::mem::take(&mut locked(&attempt.socket).sent);
         let (endpoint, conn) = (attempt.endpoint, attempt.conn);
         if token.is_some() {
             attempt.validation = None;
             self.proven.insert(endpoint);
         }
-        if let Some(request) = request {
-            self.send_datagram(endpoint, switch, request.to_vec());
-        }
+        requests.into_iter().for_each(|request| self.send_datagram(endpoint, switch, request));
         if let (Some(token), Some(conn)) = (token, conn) {
             self.say(conn, &SessionRequest::Path { token });
         }
@@ -342,14 +352,23 @@ impl World {
         let number = process.attempts;
         let port = 40_000 + (index as u16) * 64 + (number % 64) as u16;
         let endpoint = SocketAddr::new(host_address(process.host), port);
+        let socket = Arc::<Mutex<Socket>>::default();
+        let io = SimIo {
+            socket: Arc::clone(&socket),
+            pause: Arc::clone(&process.pause),
+            woken: Arc::clone(&process.woken),
+        };
+        let io = Authenticated::new(Box::new(io) as Box<dyn PacketIo>);
         process.attempt = Some(Attempt {
+            batch: io.capabilities().batch(),
+            io,
             number,
             conn: None,
             joining: None,
             validation: None,
             endpoint,
             switch: None,
-            socket: Arc::default(),
+            socket,
             bytes: Vec::new(),
         });
         let host = process.host;
@@ -375,6 +394,7 @@ impl World {
             let join = Join {
                 credentials: Some(Credentials { tenant: tenant.into(), token: token.into() }),
                 movable: plan.linked,
+                authenticated: self.plan.authenticated,
                 ..Join::new(format!("job{job}"), (rank, world), mode, plan.slots, attempt.endpoint.port())
             };
             attempt.joining = Some(Joining::new(now, &join, JOIN_TIMEOUT));
@@ -468,6 +488,11 @@ impl World {
             Ok(JoinStep::Challenged(challenge)) => {
                 let ip = challenge.switch.expect("a controller names its switches");
                 attempt.switch = Some(SocketAddr::new(ip, challenge.udp_port));
+                if let Some(keys) = &challenge.keys {
+                    let keys = JobKeys { job: challenge.job, epoch: challenge.epoch, keys: keys.clone() };
+                    let done = attempt.io.authenticate(PortId(0), &keys, header::LEN);
+                    done.expect("a simulated port takes keys");
+                }
                 attempt.validation = Some(PathValidation::new(now, challenge));
             }
             Ok(JoinStep::Admitted(admitted)) => {
@@ -484,10 +509,9 @@ impl World {
         let Some(attempt) = process.attempt.take() else { return };
         let (job, rank) = (process.job, process.rank);
         let epoch = admission.epoch;
-        let io = SimIo {
-            socket: Arc::clone(&attempt.socket),
-            pause: Arc::clone(&process.pause),
-            woken: Arc::clone(&process.woken),
+        let io: Box<dyn PacketIo> = match attempt.io.into_inner() {
+            Ok(plain) => plain,
+            Err(authenticated) => Box::new(authenticated),
         };
         locked(&attempt.socket).received.clear();
         let ip = admission.switch.expect("a controller names its switches");
@@ -495,8 +519,8 @@ impl World {
         let place = (process.rank, process.world());
         process.backoff = REJOIN_BACKOFF.0;
         let events = match &process.rank_handle {
-            Some(handle) => handle.rejoining.offer(Box::new(io), admission, place, Mode::Bfp32),
-            None => process.start_engine(Box::new(io), admission),
+            Some(handle) => handle.rejoining.offer(io, admission, place, Mode::Bfp32),
+            None => process.start_engine(io, admission),
         };
         self.note(|| format!("job {job} rank {rank}: admitted in epoch {epoch}"));
         let process = &mut self.ranks[index];
@@ -721,7 +745,7 @@ impl World {
 }
 
 impl RankProcess {
-    fn start_engine(&mut self, io: Box<SimIo>, admission: Admission) -> Result<Events, Error> {
+    fn start_engine(&mut self, io: Box<dyn PacketIo>, admission: Admission) -> Result<Events, Error> {
         let mesh = SimMesh {
             rank: self.rank,
             state: Arc::clone(&self.mesh),

@@ -53,7 +53,7 @@ impl World {
             finished,
             ended,
             stale_writes: self.devices.iter().map(|device| device.stale_writes).sum(),
-            terms: controllers.map(|controller| controller.incarnation).sum(),
+            controller_starts: controllers.map(|controller| controller.incarnation).sum(),
         }
     }
 
@@ -99,11 +99,13 @@ impl World {
         let admitted = self.ranks.iter().filter(|rank| rank.job == job).map(|rank| rank.admitted);
         // The job is set up once every rank knows that it is admitted.
         let running = admitted.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+        let has_left = self.ranks.iter().any(|rank| rank.job == job && rank.succeeded());
         let begun = self.begun.iter().filter(|(begin, ..)| *begin <= by);
         let explained = begun.clone().any(|(begin, end, fault)| match fault.reach() {
             Reach::Job(other) => other == job,
             Reach::Host(host) => plan.hosts.contains(&host),
-            Reach::Unlinked => !plan.linked || running.is_none_or(|running| *begin <= running),
+            // A rank that has left does not help others to do without the switch.
+            Reach::Unlinked => !plan.linked || has_left || running.is_none_or(|running| *begin <= running),
             Reach::Starting => running.is_none_or(|running| *begin <= running && *end + REFUSAL >= running),
         });
         explained || self.longest_unled(Duration::ZERO, by) > UNLED_MAX

@@ -508,6 +508,13 @@ impl World {
         if self.host_cut(from.ip()) || self.host_cut(to.ip()) {
             return;
         }
+        let mut bytes = bytes;
+        if self.plan.undetected > 0.0 && self.rng.random_bool(self.plan.undetected) {
+            for _ in 0..2 {
+                let bit = self.rng.random_range(0..bytes.len() * 8);
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
         let delivery = self.plan.data.decide(&mut self.rng);
         for after in [delivery.first, delivery.second].into_iter().flatten() {
             self.at(self.now + after, Event::Datagram(from, to, bytes.clone()));
@@ -540,7 +547,10 @@ impl World {
         }
         let (received, sent) = self.exchanged.entry(to).or_default();
         *sent += len as u64;
-        assert!(*sent <= 3 * *received, "switches sent {sent} bytes to {to}, which has shown nothing and sent {received}");
+        assert!(
+            *sent <= 3 * *received,
+            "switches sent {sent} bytes to {to}, which has shown nothing and sent {received}"
+        );
     }
 
     /// Has ranks that wait for a job's other ranks look again.

@@ -9,3 +9,4 @@ mod loss;
 mod saturating;
 mod slot_machine;
 mod trees;
+mod vopr;
