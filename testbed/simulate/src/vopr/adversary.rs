@@ -25,8 +25,8 @@ const CONNS_MAX: usize = 24;
 /// What it knows of a connection of its own.
 #[derive(Default)]
 struct Own {
-    /// The UDP port that it joined with.
-    port: u16,
+    /// The address that it joined with, which may be another's.
+    endpoint: Option<SocketAddr>,
     bytes: Vec<u8>,
     validation: Option<(PathValidation, SocketAddr)>,
 }
@@ -37,7 +37,8 @@ struct Place {
     job: u16,
     epoch: u32,
     key: u32,
-    port: u16,
+    /// Where its packets claim to come from.
+    from: SocketAddr,
     switch: SocketAddr,
 }
 
@@ -176,14 +177,21 @@ impl World {
         let running: Vec<_> = places.map(|place| (place.number, place.epoch)).collect();
         let request = self.adversary.request(hosts, jobs, &running);
         if let (SessionRequest::Join(join), Some(own)) = (&request, self.adversary.conns.get_mut(&conn)) {
-            own.port = join.udp_port;
+            let address = join.address.unwrap_or(host_address(self.adversary.host));
+            own.endpoint = Some(SocketAddr::new(address, join.udp_port));
         }
-        let mut line = serde_json::to_vec(&request).expect("requests are plain values");
-        line.push(b'\n');
         if self.adversary.rng.random_bool(0.05) {
-            line = vec![self.adversary.rng.random(); 40];
+            let mut line = vec![self.adversary.rng.random(); 40];
             line.push(b'\n');
+            self.send_to_port(conn, line);
+        } else {
+            self.adversary_line(conn, &request);
         }
+    }
+
+    fn adversary_line(&mut self, conn: u64, request: &SessionRequest) {
+        let mut line = serde_json::to_vec(request).expect("requests are plain values");
+        line.push(b'\n');
         self.send_to_port(conn, line);
     }
 
@@ -194,9 +202,11 @@ impl World {
         let place = own.then(|| self.adversary.places[self.adversary.rng.random_range(0..count)]);
         let switch = self.adversary.rng.random_range(0..self.devices.len());
         let to = place.map_or(self.devices[switch].address, |place| place.switch);
-        let port = place.map_or_else(|| self.adversary.rng.random_range(40_000..40_300), |place| place.port);
+        let anywhere =
+            SocketAddr::new(self.adversary.address(), self.adversary.rng.random_range(40_000..40_300));
+        let from = place.map_or(anywhere, |place| place.from);
         let bytes = self.adversary.packet(place);
-        self.send_datagram(SocketAddr::new(self.adversary.address(), port), to, bytes);
+        self.send_datagram(from, to, bytes);
     }
 
     pub(super) fn adversary_connected(&mut self, _: u64, conn: Option<u64>) {
@@ -206,56 +216,59 @@ impl World {
     }
 
     pub(super) fn adversary_received(&mut self, conn: u64, bytes: Option<Vec<u8>>) {
-        let now = Instant::ZERO + self.now;
         let Some(bytes) = bytes else { return drop(self.adversary.conns.remove(&conn)) };
         let Some(own) = self.adversary.conns.get_mut(&conn) else { return };
         own.bytes.extend(bytes);
+        let mut events = Vec::new();
         while let Some(end) = own.bytes.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = own.bytes.drain(..=end).collect();
-            match serde_json::from_slice(&line[..end]).expect("a controller sends events") {
-                SessionEvent::Path(challenge) => {
-                    let Some(ip) = challenge.switch else { continue };
-                    let switch = SocketAddr::new(ip, challenge.udp_port);
-                    own.validation = Some((PathValidation::new(now, challenge), switch));
-                }
-                SessionEvent::Admitted(admission) => {
-                    own.validation = None;
-                    let Some(ip) = admission.switch else { continue };
-                    let switch = SocketAddr::new(ip, admission.udp_port);
-                    let (job, epoch, key) = (admission.job, admission.epoch, admission.key);
-                    self.adversary.places.push(Place { job, epoch, key, port: own.port, switch });
-                }
-                _ => {}
-            }
+            events.push(serde_json::from_slice(&line[..end]).expect("a controller sends events"));
+        }
+        events.into_iter().for_each(|event| self.adversary_event(conn, event));
+    }
+
+    fn adversary_event(&mut self, conn: u64, event: SessionEvent) {
+        let SessionEvent::Path(challenge) = event else { return };
+        let here = self.adversary.address();
+        let own = self.adversary.conns.get_mut(&conn);
+        let Some((own, from)) = own.and_then(|own| own.endpoint.map(|from| (own, from))) else { return };
+        let Some(ip) = challenge.switch else { return };
+        let switch = SocketAddr::new(ip, challenge.udp_port);
+        let (job, epoch, key) = (challenge.job, challenge.epoch, challenge.key);
+        self.adversary.places.push(Place { job, epoch, key, from, switch });
+        if from.ip() == here {
+            own.validation = Some((PathValidation::new(Instant::ZERO + self.now, challenge), switch));
+        } else {
+            // The token goes to another's address: it can only guess.
+            let token = PathToken(self.adversary.rng.next_u64());
+            self.adversary_line(conn, &SessionRequest::Path { token });
         }
     }
 
     /// Requests the tokens of its paths.
     fn prove_paths(&mut self) {
         let now = Instant::ZERO + self.now;
-        let from = self.adversary.address();
         let mut requests = Vec::new();
         for own in self.adversary.conns.values_mut() {
-            if let Some((path, switch)) = &mut own.validation
+            if let (Some((path, switch)), Some(from)) = (&mut own.validation, own.endpoint)
                 && let Some(request) = path.poll_transmit(now)
             {
-                requests.push((SocketAddr::new(from, own.port), *switch, request.to_vec()));
+                requests.push((from, *switch, request.to_vec()));
             }
         }
         requests.into_iter().for_each(|(from, to, request)| self.send_datagram(from, to, request));
     }
 
     pub(super) fn adversary_datagram(&mut self, _: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        let found = self.adversary.conns.iter().find_map(|(conn, own)| {
-            let (path, _) = own.validation.as_ref().filter(|_| own.port == to.port())?;
-            Some((*conn, path.token(bytes)?))
+        let found = self.adversary.conns.iter_mut().find_map(|(conn, own)| {
+            let (path, _) = own.validation.as_ref().filter(|_| own.endpoint == Some(to))?;
+            let token = path.token(bytes)?;
+            own.validation = None;
+            Some((*conn, token))
         });
         if let Some((conn, token)) = found {
             self.proven.insert(to);
-            let mut line =
-                serde_json::to_vec(&SessionRequest::Path { token }).expect("requests are plain values");
-            line.push(b'\n');
-            self.send_to_port(conn, line);
+            self.adversary_line(conn, &SessionRequest::Path { token });
         }
     }
 }

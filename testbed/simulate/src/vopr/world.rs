@@ -22,6 +22,10 @@ use super::rank::RankProcess;
 /// Lines of the timeline that a violation shows.
 const TIMELINE: usize = 400;
 
+/// Events of one system, and of its future at any time: what a livelock would exceed.
+const EVENTS_MAX: u64 = 5_000_000;
+const QUEUE_MAX: usize = 500_000;
+
 /// Time for a connection to a host that does not answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -253,6 +257,7 @@ impl World {
             let Some(Planned { at, event, .. }) = self.queue.pop() else { break };
             self.now = self.now.max(at);
             self.events += 1;
+            assert!(self.events < EVENTS_MAX && self.queue.len() < QUEUE_MAX, "livelock: {event:?}");
             self.handle(event);
             self.note_leadership();
         }
