@@ -1,11 +1,15 @@
-//! What jobs that form share: addresses, and places to form in. None is held against an owner that has fewer.
+//! What jobs that form share: addresses, and places to form in. None is held against an owner that has fewer. And what jobs that have a place
+//! share beside slots: no tenant takes all of it.
 
 use super::{Coordinator, SessionId, Stage};
+use crate::fleet::Placement;
 use crate::jobs::{FormingTree, Owner, TreeName, TreePhase};
 use crate::message::Refused;
+use crate::policy::{Supply, leaves_others};
 use netfold_control::Refusal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 impl Coordinator {
     /// Whose a job is that this session begins.
@@ -77,6 +81,53 @@ impl Coordinator {
         let mut theirs = self.forming.iter().filter(|(id, job)| job.owner == *most && Some(**id) != own);
         let (formation, job) = theirs.next()?;
         (most != owner && amount.saturating_sub(weight(job)) >= wanted).then_some(*formation)
+    }
+
+    /// Whether a placement, which was taken already, leaves to other tenants what is theirs of ports and groups at each of its switches, and of
+    /// jobs. Table entries are as many as ports and jobs allow.
+    pub(super) fn check_reserves(&self, tenant: &str, placement: &Placement) -> Result<(), Refused> {
+        let Some(record) = self.tenants.get(tenant) else { return Ok(()) };
+        let weights = self.tenants.values().map(|record| u64::from(record.weight.max(1))).sum();
+        let share = (record.weight.max(1), weights);
+        let own = || {
+            let own = self.active.values().filter(|job| job.name.name.tenant == tenant);
+            own.map(|job| &job.placement)
+        };
+        let refuse = |Supply { all, held, .. }: Supply, what: String| {
+            let message = format!(
+                "tenant '{tenant}' has {held} of {all} {what}, and what is left is kept for other tenants: end another of its jobs"
+            );
+            Err(Refused::new(Refusal::Busy, message))
+        };
+        let jobs = Supply {
+            all: u32::try_from(self.config.jobs_max).unwrap_or(u32::MAX),
+            used: self.active.len() as u32,
+            held: own().count() as u32,
+        };
+        if !leaves_others(jobs, 1, share) {
+            return refuse(jobs, "jobs that may run".into());
+        }
+        for (&switch, site) in placement.switches.iter().zip(placement.plan.switch_plans()) {
+            let at = |placement: &Arc<Placement>| {
+                let mut sites = placement.switches.iter().zip(placement.plan.switch_plans());
+                let site = sites.find(|(at, _)| **at == switch);
+                site.map_or((0, 0), |(_, site)| (site.ports.len(), site.groups.len()))
+            };
+            let (ports, groups) = own().map(at).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+            let [_, (ports_used, ports_all), (groups_used, groups_all)] = self.fleet.used(switch);
+            let kinds = [
+                ("ports", ports, site.ports.len(), ports_used, ports_all),
+                ("multicast groups", groups, site.groups.len(), groups_used, groups_all),
+            ];
+            for (what, held, asked, used, all) in kinds {
+                let asked = asked as u32;
+                let supply = Supply { all, used: used.saturating_sub(asked), held: held as u32 };
+                if !leaves_others(supply, asked, share) {
+                    return refuse(supply, format!("{what} of switch '{}'", self.fleet.info(switch).name));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn end_in_favour(&mut self, formation: u64) {

@@ -62,7 +62,14 @@ impl Coordinator {
             authenticated: spec.authenticated,
         };
         match self.fleet.reserve(&request, wanted, &ticket_key) {
-            Ok((placement, ranges)) => self.install(formation, Arc::new(placement), ranges, ticket_key),
+            Ok((placement, ranges)) => {
+                let tenant = self.forming[&formation].name.name.tenant.clone();
+                if let Err(refused) = self.check_reserves(&tenant, &placement) {
+                    self.fleet.release(&placement, ranges, &BTreeSet::new());
+                    return self.refuse_formation(formation, refused);
+                }
+                self.install(formation, Arc::new(placement), ranges, ticket_key)
+            }
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
             Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),
             Err(short) if self.make_room(formation, wanted, fewest) => {

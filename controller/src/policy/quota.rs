@@ -20,10 +20,44 @@ pub fn within(quota: &Quota, used: &Quota, asked: &Quota) -> Result<(), Denied> 
     Ok(())
 }
 
+/// Something that a switch or a control plane has so many of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Supply {
+    /// All of it.
+    pub all: u32,
+    /// In use, by anyone.
+    pub used: u32,
+    /// Of that, by the tenant in question.
+    pub held: u32,
+}
+
+/// Whether a tenant may take `asked` more of a supply, whatever its quota: one that would have more than its share, `weight` of the `weights`
+/// of all tenants, leaves a quarter to those that have less.
+pub fn leaves_others(supply: Supply, asked: u32, (weight, weights): (u32, u64)) -> bool {
+    let Supply { all, used, held } = supply;
+    let wanted = u64::from(held) + u64::from(asked);
+    let within_share = wanted * weights <= u64::from(all) * u64::from(weight);
+    within_share || u64::from(used) + u64::from(asked) <= u64::from(all - all / 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use netfold_control::Refusal;
+
+    #[test]
+    fn a_quarter_is_left_to_tenants_that_have_less() {
+        let supply = |used, held| Supply { all: 16, used, held };
+        let (alone, equal) = ((1, 1), (1, 4));
+        assert!(leaves_others(supply(15, 15), 1, alone), "the only tenant takes all");
+        assert!(leaves_others(supply(11, 11), 1, equal), "as long as a quarter is free");
+        assert!(!leaves_others(supply(12, 12), 1, equal));
+        assert!(!leaves_others(supply(11, 11), 2, equal));
+        assert!(leaves_others(supply(15, 3), 1, equal), "its share is a quarter");
+        assert!(!leaves_others(supply(14, 3), 2, equal));
+        assert!(leaves_others(supply(15, 7), 1, (2, 4)), "by weight");
+        assert!(leaves_others(Supply { all: 3, used: 2, held: 2 }, 1, equal), "a quarter of three is none");
+    }
 
     #[test]
     fn a_quota_is_filled_and_not_passed() {

@@ -72,6 +72,57 @@ fn wrong_tokens_are_rate_limited_by_address_and_right_ones_never() {
     assert_eq!(guess(&mut bench), Refusal::Busy);
 }
 
+/// A controller with the tenants `red` and `blue`, over a switch with these ports and groups.
+fn two_tenants(ports: u16, groups: u16) -> Bench {
+    let mut bench = Bench::new(Fake::new(1024, ports, groups), Config::controller(FLOOR, 0));
+    for name in ["red", "blue"] {
+        let tenant =
+            TenantRecord { name: name.into(), quota: Quota::UNLIMITED, weight: 1, priority: 0, token: None };
+        bench.act(|plane, now| plane.execute(now, Command::AddTenant(tenant))).unwrap();
+    }
+    bench
+}
+
+/// Starts jobs of `world` workers until one is refused, and returns how many run and the refusal.
+fn fill(bench: &mut Bench, tenant: &str, world: u16) -> (u16, Option<Refusal>, String) {
+    for job in 0..100 {
+        let join = |rank: u16| {
+            let credentials = Some(Credentials { tenant: tenant.into(), token: String::new() });
+            let port = if tenant == "red" { 10_000 } else { 20_000 } + job * world + rank;
+            let name = format!("job{job}");
+            Join { credentials, ..Join::new(name, (rank, world), Mode::Bfp16, 1, port) }
+        };
+        let members: Vec<SessionId> = (0..world)
+            .map(|rank| {
+                let id = bench.open().unwrap();
+                bench.say(id, SessionRequest::Join(join(rank)));
+                id
+            })
+            .collect();
+        bench.run_tasks();
+        let last = &bench.received[members.last().unwrap()];
+        if last.admission().is_none() {
+            return (job, last.refusal(), last.text().into());
+        }
+    }
+    panic!("tenant {tenant} is never refused");
+}
+
+#[test]
+fn a_tenant_leaves_groups_and_ports_to_others() {
+    // Of each job one group, or four ports.
+    for (ports, groups, world, red, blue) in [(64, 16, 1, 12, 4), (64, 64, 4, 12, 4)] {
+        let mut bench = two_tenants(ports, groups);
+        let (started, refusal, text) = fill(&mut bench, "red", world);
+        assert_eq!((started, refusal), (red, Some(Refusal::Busy)), "{text}");
+        assert!(text.contains("kept for other tenants"), "{text}");
+        let (started, refusal, text) = fill(&mut bench, "blue", world);
+        assert_eq!((started, refusal), (blue, Some(Refusal::Busy)), "{text}");
+        assert!(!text.contains("kept for other tenants"), "it has less than its share: {text}");
+        bench.finish();
+    }
+}
+
 fn join_at(bench: &mut Bench, peer: [u8; 4], job: &str, address: Option<[u8; 4]>) -> SessionId {
     let id = bench.open_from(peer.into()).expect("there is room");
     let address = address.map(IpAddr::from);
