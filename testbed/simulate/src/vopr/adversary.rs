@@ -117,7 +117,10 @@ impl Adversary {
         let kinds = [Kind::Data, Kind::Close, Kind::Result, Kind::Advance, Kind::Probe];
         let repr = Repr {
             kind: kinds[rng.random_range(0..kinds.len())],
-            flags: if rng.random_bool(0.5) { Flags::BARE } else { Flags::default() },
+            flags: Flags::ALL
+                .iter()
+                .filter(|_| rng.random_bool(0.3))
+                .fold(Flags::default(), |all, (flag, _)| all.with(*flag)),
             op: LaneOp::Sum,
             class: 0,
             reason: Reason::None,

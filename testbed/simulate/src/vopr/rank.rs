@@ -244,6 +244,8 @@ impl World {
     fn end_process(&mut self, index: usize) {
         let process = &mut self.ranks[index];
         if let Some(engine) = &mut process.engine {
+            // What does not wait for packets learns of it so.
+            process.rank_handle.iter().for_each(|rank| rank.communicator.abort());
             engine.kill();
         }
         process.engine = None;

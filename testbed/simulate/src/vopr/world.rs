@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use netfold_wire::UDP_PORT;
+use netfold_wire::{Kind, Packet, UDP_PORT};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -533,7 +533,7 @@ impl World {
             }
             self.exchanged.entry(from).or_default().0 += bytes.len() as u64;
             for (peer, bytes) in self.devices[switch].process(from, &bytes) {
-                self.check_amplification(peer, bytes.len());
+                self.check_amplification(peer, &bytes);
                 self.send_datagram(to, peer, bytes);
             }
         } else if let Some(index) = self.sockets.get(&to).copied() {
@@ -546,12 +546,14 @@ impl World {
     }
 
     /// **No amplification**: an address that has not shown that it receives there gets at most three times the bytes received from it.
-    fn check_amplification(&mut self, to: SocketAddr, len: usize) {
+    fn check_amplification(&mut self, to: SocketAddr, datagram: &[u8]) {
         if self.switches.contains_key(&to) || self.proven.contains(&to) {
             return;
         }
+        let kind = Packet::new_checked(datagram).map(|packet| packet.kind());
+        assert!(kind != Ok(Kind::Result as u8), "a switch sent a result to {to}, which has shown nothing");
         let (received, sent) = self.exchanged.entry(to).or_default();
-        *sent += len as u64;
+        *sent += datagram.len() as u64;
         assert!(
             *sent <= 3 * *received,
             "switches sent {sent} bytes to {to}, which has shown nothing and sent {received}"
