@@ -14,6 +14,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use super::controller::TENANTS;
 use super::plan::host_address;
+use super::rank::endpoint;
 use super::world::{Client, Event, World};
 
 /// When it stops.
@@ -62,7 +63,7 @@ impl Adversary {
     }
 
     /// A request of any kind.
-    fn request(&mut self, hosts: usize, jobs: usize, running: &[(u16, u32)]) -> SessionRequest {
+    fn request(&mut self, victims: &[SocketAddr], jobs: usize, running: &[(u16, u32)]) -> SessionRequest {
         let rng = &mut self.rng;
         let (tenant, token) = TENANTS[usize::from(rng.random_bool(0.9))];
         // It does not know the other tenant's.
@@ -95,8 +96,10 @@ impl Adversary {
                 let world = rng.random_range(1..4);
                 let slots = 1 << rng.random_range(0..8);
                 let port = rng.random_range(40_000..40_300);
-                let claims = rng.random_bool(0.3);
-                let address = claims.then(|| host_address(rng.random_range(0..hosts)));
+                // Addresses are not secret, and ports can be guessed.
+                let claimed = rng.random_bool(0.3).then(|| victims[rng.random_range(0..victims.len())]);
+                let port = claimed.map_or(port, |claimed| claimed.port());
+                let address = claimed.map(|claimed| claimed.ip());
                 SessionRequest::Join(Join {
                     credentials: Some(Credentials { tenant: tenant.into(), token }),
                     address,
@@ -175,10 +178,12 @@ impl World {
 
     fn adversary_says(&mut self) {
         let Some(conn) = self.adversary_pick() else { return };
-        let (hosts, jobs) = (self.plan.hosts(), self.plan.jobs.len());
+        let jobs = self.plan.jobs.len();
+        let victims: Vec<_> =
+            self.ranks.iter().enumerate().map(|(index, rank)| endpoint(rank.host, index, 1)).collect();
         let places = self.database.records.places.values();
         let running: Vec<_> = places.map(|place| (place.number, place.epoch)).collect();
-        let request = self.adversary.request(hosts, jobs, &running);
+        let request = self.adversary.request(&victims, jobs, &running);
         if let (SessionRequest::Join(join), Some(own)) = (&request, self.adversary.conns.get_mut(&conn)) {
             let address = join.address.unwrap_or(host_address(self.adversary.host));
             own.endpoint = Some(SocketAddr::new(address, join.udp_port));

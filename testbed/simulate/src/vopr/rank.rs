@@ -121,6 +121,11 @@ fn instant(now: Duration) -> Instant {
     Instant::ZERO + now
 }
 
+/// Where a rank, by its place among all, sends from in its n-th attachment.
+pub(super) fn endpoint(host: usize, index: usize, number: u64) -> SocketAddr {
+    SocketAddr::new(host_address(host), 40_000 + (index as u16) * 64 + (number % 64) as u16)
+}
+
 /// A rank's element of an operation's tensor: small enough for sums of floats to be exact.
 fn element(job: usize, op: usize, rank: u16, at: usize) -> i32 {
     let mixed =
@@ -352,8 +357,7 @@ impl World {
         process.retry = None;
         process.attempts += 1;
         let number = process.attempts;
-        let port = 40_000 + (index as u16) * 64 + (number % 64) as u16;
-        let endpoint = SocketAddr::new(host_address(process.host), port);
+        let endpoint = endpoint(process.host, index, number);
         let socket = Arc::<Mutex<Socket>>::default();
         let io = SimIo {
             socket: Arc::clone(&socket),
