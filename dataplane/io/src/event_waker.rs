@@ -4,15 +4,35 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::task::Wake;
 
+use crate::sync::{AtomicBool, fence};
 use crate::{IoError, sys};
+
+/// What a thread sleeps on.
+pub(crate) trait Event {
+    /// Makes it ready.
+    fn set(&self);
+    /// Makes it not ready, which it was.
+    fn clear(&self);
+}
+
+impl Event for File {
+    fn set(&self) {
+        // Fails only when the counter is full, and then the sleeper wakes anyway.
+        let _ = (&*self).write(&1_u64.to_ne_bytes());
+    }
+
+    fn clear(&self) {
+        let _ = (&*self).read(&mut [0; 8]); // there is no other reader, so it is not empty
+    }
+}
 
 /// An event descriptor that is written only while a thread sleeps on it.
 #[derive(Debug)]
-pub(crate) struct EventWaker {
-    event: File,
+pub(crate) struct EventWaker<E = File> {
+    event: E,
     notified: AtomicBool,
     sleeping: AtomicBool,
 }
@@ -31,14 +51,15 @@ impl EventWaker {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
+}
 
+impl<E: Event> EventWaker<E> {
     /// Ends the current or the next sleep.
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
-            // Fails only when the counter is full, and then the sleeper wakes anyway.
-            let _ = (&self.event).write(&1_u64.to_ne_bytes());
+            self.event.set();
         }
     }
 
@@ -59,7 +80,7 @@ impl EventWaker {
         if readable {
             // An acquire, so that the effects before the notification, which this clears, are visible.
             self.notified.swap(false, Ordering::Acquire);
-            let _ = (&self.event).read(&mut [0; 8]); // there is no other reader, so it is not empty
+            self.event.clear();
         }
     }
 }
@@ -71,5 +92,62 @@ impl Wake for EventWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.notify();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// An event descriptor in the model: a flag that can be waited for.
+    #[derive(Default)]
+    struct Flag(Mutex<bool>, Condvar);
+
+    impl Flag {
+        /// What `ppoll` without a timeout does.
+        fn wait(&self) {
+            let mut set = self.0.lock().unwrap();
+            while !*set {
+                set = self.1.wait(set).unwrap();
+            }
+        }
+    }
+
+    impl Event for Flag {
+        fn set(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn clear(&self) {
+            *self.0.lock().unwrap() = false;
+        }
+    }
+
+    fn sleep(waker: &EventWaker<Flag>) {
+        if waker.announce_sleep() {
+            waker.event.wait();
+            waker.end_sleep(true);
+        }
+    }
+
+    /// Each notification ends a sleep that begins after it or is under way. Loom reports a sleep without end as a deadlock.
+    #[test]
+    fn no_notification_is_lost() {
+        loom::model(|| {
+            let notified = AtomicBool::new(false);
+            let waker =
+                Arc::new(EventWaker { event: Flag::default(), notified, sleeping: AtomicBool::new(false) });
+            let notifier = Arc::clone(&waker);
+            let thread = thread::spawn(move || notifier.notify());
+            sleep(&waker);
+            thread.join().unwrap();
+            // The next sleep is not ended by the notification that was consumed; but by another one.
+            waker.notify();
+            sleep(&waker);
+        });
     }
 }

@@ -61,6 +61,7 @@ pub mod pcap;
 pub mod shm;
 pub mod spec;
 #[cfg(target_os = "linux")]
+mod sync;
 mod sys;
 #[cfg(target_os = "linux")]
 pub mod udp;

@@ -1,9 +1,11 @@
 //! How a thread of this process wakes another that sleeps on a backend without file descriptors.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
+
+use crate::sync::{AtomicBool, Condvar, Mutex, fence};
 
 /// One sleeping thread, any number of notifying threads. Notifying costs an atomic access unless the thread sleeps.
 ///
@@ -40,10 +42,15 @@ impl ThreadWaker {
         }
     }
 
+    /// Consumes a notification. Without one nothing is written.
+    fn take_notification(&self) -> bool {
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
+    }
+
     /// Sleeps until there is a notification, `ready` holds (`true`), or `timeout` is over (`false`). Counts in `slept` whether
     /// the thread was put to sleep.
     pub(crate) fn wait(&self, timeout: Duration, slept: &mut u64, ready: impl Fn() -> bool) -> bool {
-        if self.notified.swap(false, Ordering::Acquire) || ready() {
+        if self.take_notification() || ready() {
             return true;
         }
         if timeout.is_zero() {
@@ -56,7 +63,7 @@ impl ThreadWaker {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let woken = loop {
-            if self.notified.swap(false, Ordering::Acquire) || ready() {
+            if self.take_notification() || ready() {
                 break true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -83,5 +90,44 @@ impl Wake for ThreadWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.notify();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// A sleeper that missed a notification would never end, which loom reports as a deadlock.
+    #[test]
+    fn no_notification_is_lost() {
+        loom::model(|| {
+            let waker = Arc::new(ThreadWaker::default());
+            let notifier = Arc::clone(&waker);
+            let thread = thread::spawn(move || notifier.notify());
+            assert!(waker.wait(LONG, &mut 0, || false));
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn no_change_of_what_is_awaited_is_lost() {
+        loom::model(|| {
+            let shared = Arc::new((ThreadWaker::default(), AtomicU32::new(0)));
+            let other = Arc::clone(&shared);
+            let thread = thread::spawn(move || {
+                other.1.store(1, Ordering::Release);
+                other.0.notify_if_sleeping();
+            });
+            let (waker, word) = &*shared;
+            assert!(waker.wait(LONG, &mut 0, || word.load(Ordering::Acquire) == 1));
+            assert_eq!(word.load(Ordering::Acquire), 1);
+            thread.join().unwrap();
+        });
     }
 }

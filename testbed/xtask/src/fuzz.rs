@@ -175,7 +175,8 @@ impl Building {
 }
 
 /// The triple of this machine, as rustc names it.
-fn host() -> Result<String> {
+/// The target triple of this machine.
+pub(crate) fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;

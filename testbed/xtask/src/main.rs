@@ -10,6 +10,7 @@ mod metadata;
 mod package;
 mod packages;
 mod process;
+mod sanitize;
 mod site;
 mod snapshots;
 mod summary;
@@ -39,6 +40,10 @@ enum Task {
     Lint,
     /// Run the fuzz targets for a bounded time each
     Fuzz(fuzz::Arguments),
+    /// Explore every order of accesses in the models of exchanges between threads
+    Loom,
+    /// Run tests under a sanitizer of LLVM
+    Sanitize(sanitize::Arguments),
     /// Check what clippy cannot: sizes, names, dependency arrows, documentation against code
     Tidy(tidy::Arguments),
     /// Compare the committed P4 programs and protocol code with what is generated now, or rewrite them
@@ -61,6 +66,8 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::Lint => lint::run(),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Loom => sanitize::loom(),
+        Task::Sanitize(arguments) => sanitize::run(&arguments),
         Task::Tidy(arguments) => tidy::run(&arguments),
         Task::Snapshots(arguments) => snapshots::run(&arguments),
         Task::Install(arguments) => install::run_install(&arguments),

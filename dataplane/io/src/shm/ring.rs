@@ -8,9 +8,10 @@
 //! its own count to itself, the other's is believed only where it is possible, and a length only where it fits what has arrived. What is
 //! not possible ends the link ([`Broken`]); beyond that the other side can spoil its own datagrams alone.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::link::mapping::Mapping;
+use crate::sync::fence;
 use crate::{IoCounters, PortId, RxBatch};
 
 /// Bytes between control words: no two are on one cache line, nor on two that are fetched together.
@@ -62,10 +63,47 @@ const fn taken(len: usize) -> usize {
     (PREFIX + len).next_multiple_of(ALIGN)
 }
 
+/// The memory of rings: bytes that belong to one side, and control words by which they pass from one to the other.
+pub(super) trait Area {
+    fn len(&self) -> usize;
+    /// Reads a control word: what the other side did before it wrote the word is visible after.
+    fn acquire(&self, offset: usize) -> u32;
+    /// Writes a control word: what was done before is visible to the other side when it reads the word.
+    fn release(&self, offset: usize, value: u32);
+    fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool;
+    fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool;
+}
+
+impl Area for Mapping {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    #[inline]
+    fn acquire(&self, offset: usize) -> u32 {
+        Self::acquire(self, offset)
+    }
+
+    #[inline]
+    fn release(&self, offset: usize, value: u32) {
+        Self::release(self, offset, value);
+    }
+
+    #[inline]
+    fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
+        Self::copy_in(self, offset, from)
+    }
+
+    #[inline]
+    fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
+        Self::copy_out(self, offset, to)
+    }
+}
+
 /// The two rings as one end sees them.
 #[derive(Debug)]
-pub(super) struct Rings {
-    area: Mapping,
+pub(super) struct Rings<A = Mapping> {
+    area: A,
     outgoing: Outgoing,
     incoming: Incoming,
     datagram_len_max: usize,
@@ -111,14 +149,14 @@ impl Place {
         self.data + (at & (self.bytes - 1)) as usize
     }
 
-    fn copy_in(self, area: &mut Mapping, at: u32, from: &[u8]) {
+    fn copy_in(self, area: &mut impl Area, at: u32, from: &[u8]) {
         let (first, rest) = from.split_at(from.len().min(self.until_end(at)));
         // Both lie within the area, by how it was made; were it shorter, nothing would be copied.
         area.copy_in(self.offset(at), first);
         area.copy_in(self.data, rest);
     }
 
-    fn copy_out(self, area: &Mapping, at: u32, to: &mut [u8]) {
+    fn copy_out(self, area: &impl Area, at: u32, to: &mut [u8]) {
         let until_end = to.len().min(self.until_end(at));
         let (first, rest) = to.split_at_mut(until_end);
         area.copy_out(self.offset(at), first);
@@ -126,10 +164,10 @@ impl Place {
     }
 }
 
-impl Rings {
+impl<A: Area> Rings<A> {
     /// The rings of `bytes` bytes in an unused area; `None` when the area is shorter than that, or these are no rings for
     /// datagrams of this length.
-    pub(super) fn new(area: Mapping, end: End, bytes: usize, datagram_len_max: usize) -> Option<Self> {
+    pub(super) fn new(area: A, end: End, bytes: usize, datagram_len_max: usize) -> Option<Self> {
         let fits = bytes.is_power_of_two()
             && (BYTES_MIN..=BYTES_MAX).contains(&bytes)
             && area.len() >= area_len(bytes)
@@ -266,7 +304,7 @@ impl Rings {
     }
 }
 
-impl Rings {
+impl<A: Area> Rings<A> {
     /// Moves datagrams into the batch until the ring is empty, the batch is full, or there are `most` more of them in it. Where they are
     /// not `wanted` they are counted and dropped.
     pub(super) fn receive(
@@ -473,5 +511,108 @@ mod tests {
                 hub.relieved();
             }
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::atomic::AtomicU32;
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// Units of `ALIGN` bytes of the switch's ring that are used.
+    const UNITS: usize = 4;
+
+    /// An area of which the first bytes of one ring exist. Loom reports accesses of both sides to a unit that no control word orders.
+    #[derive(Clone)]
+    struct Model(Arc<(Vec<AtomicU32>, Vec<UnsafeCell<[u8; ALIGN]>>)>);
+
+    impl Model {
+        fn new() -> Self {
+            let words = (0..2 * CONTROL / LINE).map(|_| AtomicU32::new(0)).collect();
+            Self(Arc::new((words, (0..UNITS).map(|_| UnsafeCell::new([0; ALIGN])).collect())))
+        }
+
+        /// The units from an offset of the switch's ring on, and where in them it is.
+        fn units(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+            let first = offset - (2 * CONTROL + BYTES_MIN);
+            (first..first + len).map(|at| (at / ALIGN, at % ALIGN))
+        }
+    }
+
+    impl Area for Model {
+        fn len(&self) -> usize {
+            area_len(BYTES_MIN)
+        }
+
+        fn acquire(&self, offset: usize) -> u32 {
+            self.0.0[offset / LINE].load(Ordering::Acquire)
+        }
+
+        fn release(&self, offset: usize, value: u32) {
+            self.0.0[offset / LINE].store(value, Ordering::Release);
+        }
+
+        #[expect(unsafe_code, reason = "loom's cell has no other access, and checks it")]
+        fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
+            for ((unit, at), byte) in Self::units(offset, from.len()).zip(from) {
+                // SAFETY: loom fails the test where another thread accesses the cell at the same time.
+                self.0.1[unit].with_mut(|unit| unsafe { (*unit)[at] = *byte });
+            }
+            true
+        }
+
+        #[expect(unsafe_code, reason = "loom's cell has no other access, and checks it")]
+        fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
+            let units: Vec<_> = Self::units(offset, to.len()).collect();
+            for ((unit, at), byte) in units.into_iter().zip(to) {
+                // SAFETY: as in `copy_in`.
+                *byte = self.0.1[unit].with(|unit| unsafe { (*unit)[at] });
+            }
+            true
+        }
+    }
+
+    /// Two datagrams of the switch arrive, whole and in order, at a worker that sleeps when there is nothing. A wake-up that is lost is a
+    /// deadlock for loom.
+    #[test]
+    fn datagrams_arrive_and_no_wake_up_is_lost() {
+        loom::model(|| {
+            let (area, bell) = (Model::new(), Arc::new((Mutex::new(false), Condvar::new())));
+            let mut hub = Rings::new(area.clone(), End::Hub, BYTES_MIN, 4).unwrap();
+            let ringer = Arc::clone(&bell);
+            let writer = thread::spawn(move || {
+                for datagram in [[1; 4], [2; 4]] {
+                    assert_eq!(hub.push(&datagram), Ok(true));
+                    if hub.publish() {
+                        *ringer.0.lock().unwrap() = true;
+                        ringer.1.notify_one();
+                    }
+                }
+            });
+            let mut spoke = Rings::new(area, End::Spoke, BYTES_MIN, 4).unwrap();
+            for expected in [[1; 4], [2; 4]] {
+                while spoke.next_len() == Ok(None) {
+                    spoke.set_sleeping(true);
+                    fence(Ordering::SeqCst);
+                    if !spoke.ready() {
+                        let mut rung = bell.0.lock().unwrap();
+                        while !*rung {
+                            rung = bell.1.wait(rung).unwrap();
+                        }
+                        *rung = false;
+                    }
+                    spoke.set_sleeping(false);
+                }
+                let mut datagram = [0; 4];
+                spoke.take(&mut datagram);
+                spoke.give_back();
+                assert_eq!(datagram, expected);
+            }
+            writer.join().unwrap();
+        });
     }
 }
