@@ -9,7 +9,8 @@
 //! - **Correct sums.** Every sum that a rank is given is correct, so all ranks have the same.
 //! - **Real causes.** A job ends with a typed error only where a fault of the plan can have ended it; what another tenant does, lost packets,
 //!   and a controller that is replaced within the grace period cannot.
-//! - **Durability.** What was acknowledged to an operator is there at the end.
+//! - **Durability.** What was acknowledged to an operator is there at the end, and no epoch is given to two jobs.
+//! - **No amplification.** An address that has not shown that it receives packets is sent no result, and at most three times the bytes received from it.
 //! - **One writer.** A switch obeys no controller after one of a later term.
 //! - **Convergence.** When faults have ceased, every rank ends in bounded time, a new job over all leaves runs, and nothing of any job is
 //!   left at a switch, at the controller or in the database.

@@ -91,7 +91,7 @@ impl Adversary {
                 let name = if rng.random_bool(0.3) {
                     format!("job{}", rng.random_range(0..jobs))
                 } else {
-                    format!("mine{}", rng.random_range(0..3))
+                    format!("mine{}", rng.random_range(0..20))
                 };
                 let world = rng.random_range(1..4);
                 let slots = 1 << rng.random_range(0..8);

@@ -60,11 +60,14 @@ pub(super) enum Input {
 }
 
 /// What the database holds at first.
-pub(super) fn stored() -> StoredRecords {
+pub(super) fn stored(unlimited: bool) -> StoredRecords {
     let mut records = StoredRecords::default();
     for (name, token) in TENANTS {
-        let limited = name == "mallory";
-        let quota = if limited { Quota { slots: 128, jobs: 4, workers: 8 } } else { Quota::UNLIMITED };
+        let quota = match name {
+            "mallory" if unlimited => Quota { slots: 256, ..Quota::UNLIMITED },
+            "mallory" => Quota { slots: 128, jobs: 4, workers: 8 },
+            _ => Quota::UNLIMITED,
+        };
         records.apply(Change::Tenant(TenantRecord {
             name: name.into(),
             quota,
@@ -606,6 +609,9 @@ fn config(elastic: bool, now: Duration) -> Config {
     Config {
         sharing: if elastic { Sharing::Elastic } else { Sharing::Static },
         encrypted: true,
+        // Few enough for the adversary to reach.
+        jobs_max: 12,
+        pending_joins_max: 24,
         ..Config::controller(1, 1_700_000_000 + now.as_secs())
     }
 }

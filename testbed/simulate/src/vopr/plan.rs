@@ -133,6 +133,8 @@ pub(super) struct Plan {
     pub(super) faults: Vec<(Duration, Fault)>,
     /// Whether another tenant attacks.
     pub(super) adversary: bool,
+    /// Whether its quota is of slots alone.
+    pub(super) unlimited: bool,
     /// The chunk number that all slots hold at first, as after jobs of any length.
     pub(super) chunk: u32,
     /// Whether packets of jobs are authenticated, and how often the network changes bits of a datagram in a way that its checksum does not show:
@@ -187,6 +189,7 @@ impl Plan {
             control,
             faults,
             adversary: rng.random_bool(0.5),
+            unlimited: rng.random_bool(0.5),
             chunk: match rng.random_range(0..4) {
                 0 => 0,
                 1 => (1 << 31) - rng.random_range(0..300),

@@ -529,6 +529,8 @@ impl World {
             None => process.start_engine(io, admission),
         };
         self.note(|| format!("job {job} rank {rank}: admitted in epoch {epoch}"));
+        let of = *self.epochs.entry(epoch).or_insert(job);
+        assert!(of == job, "epoch {epoch} was given to job {of} and again to job {job}");
         let process = &mut self.ranks[index];
         process.admitted.get_or_insert(now);
         match events {

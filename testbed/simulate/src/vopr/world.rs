@@ -132,6 +132,8 @@ pub(super) struct World {
     /// Names of tenants that an operator was told exist.
     pub(super) acknowledged: Vec<String>,
     pub(super) commands: u64,
+    /// The job that each epoch was given to.
+    pub(super) epochs: BTreeMap<u32, usize>,
     /// Addresses whose owners have received a path token there.
     pub(super) proven: BTreeSet<SocketAddr>,
     /// Bytes that switches received from other addresses, and sent there.
@@ -155,7 +157,7 @@ impl World {
             queue: BinaryHeap::new(),
             serial: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(!plan.seed),
-            database: Database::new(stored()),
+            database: Database::new(stored(plan.unlimited)),
             controllers,
             devices,
             ranks: Vec::new(),
@@ -174,6 +176,7 @@ impl World {
             datagrams: 0,
             acknowledged: Vec::new(),
             commands: 0,
+            epochs: BTreeMap::new(),
             proven: BTreeSet::new(),
             exchanged: BTreeMap::new(),
             plan,
