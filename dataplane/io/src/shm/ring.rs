@@ -516,30 +516,33 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::cell::UnsafeCell;
     use loom::sync::atomic::AtomicU32;
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
     use super::*;
 
-    /// Units of `ALIGN` bytes of the switch's ring that are used.
-    const UNITS: usize = 4;
+    /// Words of four bytes of the switch's ring that are used: two datagrams of a word, each behind its length.
+    const WORDS: usize = 4;
 
-    /// An area of which the first bytes of one ring exist. Loom reports accesses of both sides to a unit that no control word orders.
+    /// An area of which the first bytes of one ring exist. Its bytes are read and written without any order, so that loom lets a reader see old
+    /// ones wherever no control word forbids that.
     #[derive(Clone)]
-    struct Model(Arc<(Vec<AtomicU32>, Vec<UnsafeCell<[u8; ALIGN]>>)>);
+    struct Model {
+        control: Arc<Vec<AtomicU32>>,
+        data: Arc<Vec<AtomicU32>>,
+    }
 
     impl Model {
         fn new() -> Self {
-            let words = (0..2 * CONTROL / LINE).map(|_| AtomicU32::new(0)).collect();
-            Self(Arc::new((words, (0..UNITS).map(|_| UnsafeCell::new([0; ALIGN])).collect())))
+            let words = |count| Arc::new((0..count).map(|_| AtomicU32::new(0)).collect());
+            Self { control: words(2 * CONTROL / LINE), data: words(WORDS) }
         }
 
-        /// The units from an offset of the switch's ring on, and where in them it is.
-        fn units(offset: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
+        /// The words from an offset of the switch's ring on.
+        fn words(&self, offset: usize, len: usize) -> &[AtomicU32] {
             let first = offset - (2 * CONTROL + BYTES_MIN);
-            (first..first + len).map(|at| (at / ALIGN, at % ALIGN))
+            &self.data[first / 4..(first + len) / 4]
         }
     }
 
@@ -549,30 +552,43 @@ mod loom_tests {
         }
 
         fn acquire(&self, offset: usize) -> u32 {
-            self.0.0[offset / LINE].load(Ordering::Acquire)
+            self.control[offset / LINE].load(Ordering::Acquire)
         }
 
         fn release(&self, offset: usize, value: u32) {
-            self.0.0[offset / LINE].store(value, Ordering::Release);
+            self.control[offset / LINE].store(value, Ordering::Release);
         }
 
-        #[expect(unsafe_code, reason = "loom's cell has no other access, and checks it")]
         fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
-            for ((unit, at), byte) in Self::units(offset, from.len()).zip(from) {
-                // SAFETY: loom fails the test where another thread accesses the cell at the same time.
-                self.0.1[unit].with_mut(|unit| unsafe { (*unit)[at] = *byte });
+            for (word, bytes) in self.words(offset, from.len()).iter().zip(from.chunks(4)) {
+                word.store(u32::from_ne_bytes(bytes.try_into().unwrap()), Ordering::Relaxed);
             }
             true
         }
 
-        #[expect(unsafe_code, reason = "loom's cell has no other access, and checks it")]
         fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
-            let units: Vec<_> = Self::units(offset, to.len()).collect();
-            for ((unit, at), byte) in units.into_iter().zip(to) {
-                // SAFETY: as in `copy_in`.
-                *byte = self.0.1[unit].with(|unit| unsafe { (*unit)[at] });
+            for (word, bytes) in self.words(offset, to.len()).iter().zip(to.chunks_mut(4)) {
+                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
             }
             true
+        }
+    }
+
+    /// What a worker sleeps on.
+    #[derive(Default)]
+    struct Event(Mutex<bool>, Condvar);
+
+    impl Event {
+        fn set(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_one();
+        }
+
+        fn wait(&self) {
+            let mut set = self.0.lock().unwrap();
+            while !std::mem::take(&mut *set) {
+                set = self.1.wait(set).unwrap();
+            }
         }
     }
 
@@ -581,15 +597,14 @@ mod loom_tests {
     #[test]
     fn datagrams_arrive_and_no_wake_up_is_lost() {
         loom::model(|| {
-            let (area, bell) = (Model::new(), Arc::new((Mutex::new(false), Condvar::new())));
+            let (area, event) = (Model::new(), Arc::new(Event::default()));
             let mut hub = Rings::new(area.clone(), End::Hub, BYTES_MIN, 4).unwrap();
-            let ringer = Arc::clone(&bell);
+            let notifier = Arc::clone(&event);
             let writer = thread::spawn(move || {
                 for datagram in [[1; 4], [2; 4]] {
                     assert_eq!(hub.push(&datagram), Ok(true));
                     if hub.publish() {
-                        *ringer.0.lock().unwrap() = true;
-                        ringer.1.notify_one();
+                        notifier.set();
                     }
                 }
             });
@@ -599,11 +614,7 @@ mod loom_tests {
                     spoke.set_sleeping(true);
                     fence(Ordering::SeqCst);
                     if !spoke.ready() {
-                        let mut rung = bell.0.lock().unwrap();
-                        while !*rung {
-                            rung = bell.1.wait(rung).unwrap();
-                        }
-                        *rung = false;
+                        event.wait();
                     }
                     spoke.set_sleeping(false);
                 }
