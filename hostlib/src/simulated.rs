@@ -257,6 +257,9 @@ pub struct Rank {
     shutdown: ShutdownState,
 }
 
+/// Runs an engine until its job is over; for a thread of its own.
+pub type EngineRun = Box<dyn FnOnce() + Send>;
+
 /// What a rank begins with.
 pub struct Start {
     /// The packet I/O to the switch, at port 0.
@@ -283,7 +286,7 @@ impl Rank {
     /// # Errors
     ///
     /// An admission that no worker can run by.
-    pub fn start(start: Start) -> Result<(Self, Box<dyn FnOnce() + Send>), Error> {
+    pub fn start(start: Start) -> Result<(Self, EngineRun), Error> {
         let Start { io, admission, place, mode, clock, mesh } = start;
         let config = config(mode);
         let attachment = Attachment::new(io, admission, place, &config)?;
@@ -292,14 +295,8 @@ impl Rank {
         let mailbox = Mailbox::new(attachment.io.waker(), &shutdown);
         let (events, rejoining) = (Events::new(&mailbox), Rejoining::default());
         let network = Network::Switch { address: None };
-        let path = Path {
-            hosts: place.1.into(),
-            shared: 1,
-            network,
-            trees: 1,
-            lost: Vec::new(),
-            unused_switch: None,
-        };
+        let path =
+            Path { hosts: place.1, shared: 1, network, trees: 1, lost: Vec::new(), unused_switch: None };
         let path = PathCell::new(path);
         path.set_attached(attachment.describe(0), None);
         let joiner = Joiner { rejoining: rejoining.clone(), config: Arc::clone(&config) };

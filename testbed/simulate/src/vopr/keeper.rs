@@ -36,13 +36,16 @@ pub(super) type Answer = Result<u32, DriverError>;
 /// A task of the switches on its thread: it asks by calls of switches.
 pub(super) type TaskTurns = Turns<(usize, Call), Answer, TaskOutcome>;
 
+/// The thread's side of a task.
+pub(super) type TaskAsker = Asker<(usize, Call), Answer, TaskOutcome>;
+
 thread_local! {
     /// The task that this thread carries out.
-    static TASK: RefCell<Option<Asker<(usize, Call), Answer, TaskOutcome>>> = const { RefCell::new(None) };
+    static TASK: RefCell<Option<TaskAsker>> = const { RefCell::new(None) };
 }
 
 /// Has the calls of drivers on this thread belong to a task.
-pub(super) fn enter(asker: Asker<(usize, Call), Answer, TaskOutcome>) {
+pub(super) fn enter(asker: TaskAsker) {
     TASK.set(Some(asker));
 }
 
@@ -130,7 +133,7 @@ impl Keeper {
         for held in held {
             match held {
                 HeldEntity::Port { port, peer, keys } => {
-                    drop(keeper.ports.insert(port, Bound { peer, keys }))
+                    keeper.ports.insert(port, Bound { peer, keys });
                 }
                 HeldEntity::Group { group, replicas } => drop(keeper.groups.insert(group, replicas)),
                 HeldEntity::Entries(entries) => keeper.note(&Call::Insert(entries)),
@@ -141,11 +144,15 @@ impl Keeper {
 
     fn note(&mut self, call: &Call) {
         match call {
-            Call::Bind(port, peer) => drop(self.ports.insert(*port, Bound { peer: *peer, keys: None })),
+            Call::Bind(port, peer) => {
+                self.ports.insert(*port, Bound { peer: *peer, keys: None });
+            }
             Call::Authenticate(port, keys) => {
                 self.ports.entry(*port).and_modify(|bound| bound.keys = Some(keys.clone()));
             }
-            Call::Unbind(port) => drop(self.ports.remove(port)),
+            Call::Unbind(port) => {
+                self.ports.remove(port);
+            }
             Call::Insert(entries) => {
                 self.entries.extend(entries.iter().map(|entry| (key(entry), entry.clone())));
             }

@@ -299,8 +299,8 @@ impl World {
             }
             Event::Connected(Client::Rank(index, number), conn) => self.rank_connected(index, number, conn),
             Event::Connected(Client::Adversary(number), conn) => self.adversary_connected(number, conn),
-            Event::ToClient(conn, bytes) => self.to_client(conn, bytes),
-            Event::ToPort(conn, bytes) => self.to_port(conn, bytes),
+            Event::ToClient(conn, bytes) => self.client_receives(conn, bytes),
+            Event::ToPort(conn, bytes) => self.port_receives(conn, bytes),
             Event::Datagram(from, to, bytes) => self.datagram(from, to, bytes),
             Event::Call(index, incarnation, task, switch, call) => {
                 self.call_arrives((index, incarnation), task, switch, &call);
@@ -473,7 +473,7 @@ impl World {
     pub(super) fn abandon(&mut self, controller: usize, silent: bool) {
         let of = |conn: &&mut Conn| conn.controller == controller && conn.open;
         let numbers: Vec<u64> =
-            self.conns.iter_mut().filter(|(_, conn)| of(&conn)).map(|(number, _)| *number).collect();
+            self.conns.iter_mut().filter(|(_, conn)| of(conn)).map(|(number, _)| *number).collect();
         for number in numbers {
             if !silent {
                 self.close_from_port(number);
@@ -481,7 +481,7 @@ impl World {
         }
     }
 
-    fn to_client(&mut self, number: u64, bytes: Option<Vec<u8>>) {
+    fn client_receives(&mut self, number: u64, bytes: Option<Vec<u8>>) {
         let Some(conn) = self.conns.get_mut(&number).filter(|conn| conn.open) else { return };
         if bytes.is_none() {
             conn.open = false;
@@ -492,7 +492,7 @@ impl World {
         }
     }
 
-    fn to_port(&mut self, number: u64, bytes: Option<Vec<u8>>) {
+    fn port_receives(&mut self, number: u64, bytes: Option<Vec<u8>>) {
         let Some(conn) = self.conns.get(&number) else { return };
         let (controller, incarnation) = (conn.controller, conn.incarnation);
         let input = Input::Bytes(number, bytes);
