@@ -52,7 +52,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     command.arg("--target-dir").arg(target).env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.env("RUSTC_BOOTSTRAP", "1");
-    command.env("RUSTFLAGS", format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer"));
+    // The runtime is part of the executable, where libraries that it loads find it.
+    let exported = "-Clink-args=-Wl,--export-dynamic";
+    let flags = format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer {exported}");
+    command.env("RUSTFLAGS", flags);
     let suppressions = tree::root().join("testbed/xtask/src/sanitize.suppressions");
     command.env("TSAN_OPTIONS", format!("report_thread_leaks=0 suppressions={}", suppressions.display()));
     process::run(&mut command)
