@@ -273,6 +273,7 @@ impl<'a> Flow<'a> {
 
     /// Uses some of the bytes received from one peer.
     fn digest(&mut self, peer: usize) -> Result<Progress, MeshError> {
+        let world = self.links.len();
         let Some(link) = &mut self.links[peer] else { return Ok(Progress::More) };
         if link.body_left > 0 {
             return self.digest_body(peer);
@@ -292,8 +293,8 @@ impl<'a> Flow<'a> {
         }
         if head.kind == Kind::Failure {
             let Some(body) = link.body::<FAILURE>() else { return Ok(Progress::More) };
-            let failure =
-                MeshFailure::from_bytes(body).ok_or(MeshError::Protocol { rank, what: "no failure" })?;
+            let failure = MeshFailure::from_bytes(body).filter(|failure| failure.is_among(world));
+            let failure = failure.ok_or(MeshError::Protocol { rank, what: "no failure" })?;
             return Err(self.peer_failure(rank, failure));
         }
         if !link.is_member {
@@ -388,7 +389,7 @@ impl<'a> Flow<'a> {
                     None => MeshError::PeerLost { rank: by, why: Loss::GaveUp },
                 }
             }
-            MeshFailure::Lost { rank } if rank == self.rank => {
+            MeshFailure::Lost { rank } | MeshFailure::GaveUp { rank } if rank == self.rank => {
                 MeshError::PeerLost { rank: by, why: Loss::GaveUp }
             }
             MeshFailure::Lost { rank } if rank == by => MeshError::PeerLost { rank, why: Loss::GaveUp },

@@ -93,6 +93,15 @@ impl MeshFailure {
         bytes
     }
 
+    /// Whether every rank that it names is one of `world` ranks.
+    pub(crate) fn is_among(&self, world: usize) -> bool {
+        let (one, other) = match *self {
+            Self::Mismatch { one, other } => (one.0, other.0),
+            Self::Lost { rank } | Self::GaveUp { rank } => (rank, rank),
+        };
+        usize::from(one.max(other)) < world
+    }
+
     /// `None` when the bytes describe no failure.
     pub(crate) fn from_bytes(bytes: &[u8; FAILURE]) -> Option<Self> {
         let (head, calls) = bytes.split_first_chunk::<8>()?;

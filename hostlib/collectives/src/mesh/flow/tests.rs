@@ -88,6 +88,22 @@ fn protocol_violations_are_reported() {
     assert!(matches!(run_against(&good_call()), Err(MeshError::PeerLost { rank: 1, why: Loss::Closed })));
 }
 
+/// Found by fuzzing: the error named the rank that the peer had named, which may not exist, or be this rank.
+#[test]
+fn a_failure_names_another_rank_of_the_mesh() {
+    let failure = |failure: MeshFailure| run_against(&frame(Kind::Failure, 1, &failure.to_bytes()));
+    let mismatch =
+        MeshFailure::Mismatch { one: (1, call()), other: (2, CallSignature { count: 3, ..call() }) };
+    for absent in [MeshFailure::Lost { rank: 2 }, MeshFailure::GaveUp { rank: 2 }, mismatch] {
+        let error = failure(absent).unwrap_err();
+        assert!(matches!(error, MeshError::Protocol { rank: 1, what: "no failure" }), "{error:?}");
+    }
+    for own in [MeshFailure::Lost { rank: 0 }, MeshFailure::GaveUp { rank: 0 }] {
+        let error = failure(own).unwrap_err();
+        assert!(matches!(error, MeshError::PeerLost { rank: 1, why: Loss::GaveUp }), "{error:?}");
+    }
+}
+
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let body = |max| proptest::collection::vec(any::<u8>(), 0..max);
     prop_oneof![
