@@ -25,6 +25,8 @@
 //! ends the link to it, and no other (`ring`).
 
 mod acceptor;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod hub;
 mod ring;

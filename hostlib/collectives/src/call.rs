@@ -71,10 +71,10 @@ pub struct CallSignature {
 
 impl CallSignature {
     /// Bytes of a call on a link.
-    pub(crate) const LEN: usize = 16;
+    pub const LEN: usize = 16;
 
     /// Little-endian: kind, dtype, op, 0 (one byte each), root (2), 0 (2), count (8).
-    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[0] = self.kind.code();
         bytes[1] = self.dtype.code();
@@ -85,7 +85,7 @@ impl CallSignature {
     }
 
     /// `None` when the bytes describe no call.
-    pub(crate) fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let [kind, dtype, op, 0, root_low, root_high, 0, 0, count @ ..] = *bytes else { return None };
         let call = Self {
             kind: CallKind::from_code(kind, u16::from_le_bytes([root_low, root_high]))?,

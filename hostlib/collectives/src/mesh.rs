@@ -45,6 +45,8 @@ mod error;
 mod exchange;
 mod flow;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod host;
 mod link;

@@ -16,7 +16,7 @@ use crate::handle::{Endpoint, Purpose, TOKEN};
 use crate::interfaces::Device;
 use crate::result::{Failure, Result};
 
-const HELLO: usize = 8 + TOKEN;
+pub(crate) const HELLO: usize = 8 + TOKEN;
 const HELLO_MAGIC: [u8; 8] = *b"nfhello\x01";
 const WELCOME: [u8; 8] = *b"nfwelc.\x01";
 /// How long a connection may take to be established.
@@ -60,12 +60,17 @@ impl Listener {
             Ok((stream, Source::from(peer.ip())))
         });
         while let Some((stream, hello)) = hellos.next(now) {
-            if hello[..8] == HELLO_MAGIC && hello[8..] == self.endpoint.token && welcome(&stream) {
+            if is_of(&self.endpoint, &hello) && welcome(&stream) {
                 return Ok(Some(stream));
             }
         }
         Ok(None)
     }
+}
+
+/// Whether the sender of this hello has the handle of the listener.
+pub(crate) fn is_of(endpoint: &Endpoint, hello: &[u8; HELLO]) -> bool {
+    hello[..8] == HELLO_MAGIC && hello[8..] == endpoint.token
 }
 
 fn welcome(stream: &TcpStream) -> bool {

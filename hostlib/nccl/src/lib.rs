@@ -13,6 +13,8 @@
 mod abi;
 mod collnet;
 mod entry;
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod guard;
 mod handle;

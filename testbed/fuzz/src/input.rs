@@ -40,6 +40,12 @@ impl<'d> Input<'d> {
         taken
     }
 
+    /// Fewer than `bound` bytes as they are; `bound` as for [`Self::below`].
+    pub fn some(&mut self, bound: usize) -> &'d [u8] {
+        let len = self.below(bound);
+        self.bytes(len)
+    }
+
     /// Overwrites up to three bytes of `target` at places of the input's choice.
     pub fn disturb(&mut self, target: &mut [u8]) {
         for _ in 0..self.below(4) {

@@ -7,6 +7,7 @@ pub mod control;
 pub mod documents;
 pub mod ethernet;
 pub mod input;
+pub mod links;
 pub mod pipeline;
 pub mod wire;
 pub mod worker;
@@ -22,4 +23,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("control", control::run),
     ("ethernet", ethernet::run),
     ("documents", documents::run),
+    ("links", links::run),
 ];

@@ -16,7 +16,8 @@ use crate::process::{self, heading};
 use crate::{metadata, packages, tree};
 
 /// The fuzz targets.
-pub(crate) const TARGETS: &[&str] = &["wire", "worker", "pipeline", "control", "ethernet", "documents"];
+pub(crate) const TARGETS: &[&str] =
+    &["wire", "worker", "pipeline", "control", "ethernet", "documents", "links"];
 
 /// Seconds a target unless told otherwise.
 pub(crate) const SECONDS: u64 = 10;

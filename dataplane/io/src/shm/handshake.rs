@@ -189,16 +189,20 @@ pub(super) fn attach(name: &Name) -> Result<Attached, IoError> {
         failed(name, problem, source)
     };
     let line = address(name).and_then(|at| UnixStream::connect_addr(&at)).map_err(absent)?;
-    greet(&line)
-        .and_then(|()| accept(&line))
-        .map_err(|Refused { problem, source }| failed(name, problem, source))
-        .map(|(rings, terms, hub, own)| Attached { rings, terms, hub, own, line })
+    attach_over(line).map_err(|Refused { problem, source }| failed(name, problem, source))
+}
+
+/// The worker's part of the handshake.
+pub(super) fn attach_over(line: UnixStream) -> Result<Attached, Refused> {
+    greet(&line)?;
+    let (rings, terms, hub, own) = accept(&line)?;
+    Ok(Attached { rings, terms, hub, own, line })
 }
 
 /// Why a worker does not attach.
-struct Refused {
-    problem: &'static str,
-    source: io::Error,
+pub(super) struct Refused {
+    pub(super) problem: &'static str,
+    pub(super) source: io::Error,
 }
 
 impl<E: Into<io::Error>> From<E> for Refused {

@@ -8,6 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
 use std::time::Duration;
 
+use super::handshake::Attached;
 use super::ring::{Broken, Rings};
 use super::{DATAGRAM_LEN_MAX, NAME, Name, acceptor, handshake};
 use crate::event_waker::EventWaker;
@@ -43,9 +44,13 @@ impl Spoke {
     ///
     /// [`IoError::Link`] with the reason: no such switch, of another version or user, or full.
     pub fn attach(name: &Name, own: IpAddr, datagram_len_max: usize) -> Result<Self, IoError> {
-        let attached = handshake::attach(name)?;
+        Ok(Self::over(handshake::attach(name)?, own, datagram_len_max))
+    }
+
+    /// After the handshake.
+    pub(super) fn over(attached: Attached, own: IpAddr, datagram_len_max: usize) -> Self {
         let terms = attached.terms;
-        Ok(Self {
+        Self {
             rings: attached.rings,
             own: SocketAddr::new(own, terms.port),
             peer: None,
@@ -56,7 +61,7 @@ impl Spoke {
             datagram_len_max: datagram_len_max.clamp(1, DATAGRAM_LEN_MAX).min(terms.datagram_len_max),
             lossless: terms.lossless,
             counters: IoCounters::default(),
-        })
+        }
     }
 
     fn wake_hub(&mut self) {

@@ -20,7 +20,7 @@ use crate::mesh::timed::{read_by, write_by};
 const MAGIC: [u8; 8] = *b"nfmesh \x01";
 const TOKEN: usize = 16;
 /// Magic, the listener's token, the connecting rank's token, its rank (2), 0 (6).
-const HELLO: usize = 8 + 2 * TOKEN + 8;
+pub(crate) const HELLO: usize = 8 + 2 * TOKEN + 8;
 /// Magic, the connecting rank's token.
 const WELCOME: usize = 8 + TOKEN;
 /// Between two attempts to reach a rank.
@@ -30,7 +30,7 @@ type Token = [u8; TOKEN];
 
 /// What a rank announces to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Introduction {
+pub(crate) struct Introduction {
     token: Token,
     addr: SocketAddr,
     host: HostId,
@@ -38,7 +38,7 @@ struct Introduction {
 
 impl Introduction {
     /// Version (1 byte: 1), token, port (2), length of the address (1), address, host.
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![1];
         bytes.extend_from_slice(&self.token);
         bytes.extend_from_slice(&self.addr.port().to_le_bytes());
@@ -56,7 +56,7 @@ impl Introduction {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
         let (token, rest) = rest.split_first_chunk::<TOKEN>()?;
         let (port, rest) = rest.split_first_chunk::<2>()?;
@@ -70,6 +70,13 @@ impl Introduction {
         let addr = SocketAddr::new(ip, u16::from_le_bytes(*port));
         (*version == 1).then(|| Self { token: *token, addr, host: HostId::named(host) })
     }
+}
+
+/// The rank that sends `hello` to `rank`, where the ranks announced `introductions`; `None` when it is not to be accepted.
+pub(crate) fn caller(rank: u16, introductions: Vec<Introduction>, hello: &[u8; HELLO]) -> Option<u16> {
+    let config = MeshConfig::default();
+    let connector = Connector { rank, introductions, config: &config, until: Instant::now() };
+    connector.caller(hello).map(|rank| rank as u16)
 }
 
 /// The links of one rank.
@@ -137,12 +144,8 @@ impl Connector<'_> {
             let Some((stream, hello)) = acceptor.next(self.until)? else {
                 return Err(self.no_link(missing));
             };
-            let rank = usize::from(u16::from_le_bytes([hello[HELLO - 8], hello[HELLO - 7]]));
-            let known = rank > me && rank < world && streams[rank].is_none();
             // Unauthenticated connections are dropped silently.
-            if !known || hello != self.hello(me, rank) {
-                continue;
-            }
+            let Some(rank) = self.caller(&hello).filter(|rank| streams[*rank].is_none()) else { continue };
             let mut welcome = [0; WELCOME];
             welcome[..8].copy_from_slice(&MAGIC);
             welcome[8..].copy_from_slice(&self.introductions[rank].token);
@@ -159,6 +162,13 @@ impl Connector<'_> {
             }
         }
         Ok(streams)
+    }
+
+    /// The higher rank that sends this hello; `None` for any other bytes.
+    fn caller(&self, hello: &[u8; HELLO]) -> Option<usize> {
+        let (me, rank) = (usize::from(self.rank), u16::from_le_bytes([hello[HELLO - 8], hello[HELLO - 7]]));
+        let rank = usize::from(rank);
+        (rank > me && rank < self.introductions.len() && *hello == self.hello(me, rank)).then_some(rank)
     }
 
     /// The hello that `from` sends to `to`.

@@ -84,10 +84,19 @@ impl Mesh {
     /// [`MeshError::Exchange`], [`MeshError::Listen`], [`MeshError::Link`], [`MeshError::Introduction`],
     /// [`MeshError::System`]; all within the exchange's deadlines and [`MeshConfig::connect_timeout`].
     pub fn connect(exchange: &mut dyn Exchange, config: MeshConfig) -> Result<Self, MeshError> {
-        let Connected { links, hosts, ip } = connect(exchange, &config)?;
+        let connected = connect(exchange, &config)?;
+        Self::over((exchange.rank(), exchange.world()), connected, config)
+    }
+
+    /// Rank and world, over links that stand.
+    pub(crate) fn over(
+        (rank, world): (u16, u16),
+        Connected { links, hosts, ip }: Connected,
+        config: MeshConfig,
+    ) -> Result<Self, MeshError> {
         Ok(Self {
-            rank: exchange.rank(),
-            world: exchange.world(),
+            rank,
+            world,
             links,
             hosts,
             ip,

@@ -19,9 +19,9 @@ const VERSION: u8 = 1;
 /// Begins hello and welcome.
 const MAGIC: [u8; 8] = [b'n', b'f', b'r', b'e', b'n', b'd', b'z', VERSION];
 /// Magic, rank (2), world (2), length of the name (1), 0 (3), name.
-const HELLO: usize = 16 + JOB_NAME_MAX;
+pub(crate) const HELLO: usize = 16 + JOB_NAME_MAX;
 /// Magic, verdict (1), 0 (1), world (2).
-const WELCOME: usize = 12;
+pub(crate) const WELCOME: usize = 12;
 /// Between two attempts to reach rank 0.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// One attempt.
@@ -119,7 +119,26 @@ impl TcpRendezvous {
         Ok(Self { job: job.to_owned(), rank, world, addr, timeout, role })
     }
 
-    fn hello(&self) -> [u8; HELLO] {
+    /// Over streams that are connected already, by rank: those of all others at rank 0, that of rank 0 at the others.
+    pub(crate) fn over(job: &str, rank: u16, mut streams: Vec<Option<TcpStream>>, timeout: Duration) -> Self {
+        let (world, addr) = (streams.len() as u16, SocketAddr::from(([0, 0, 0, 0], 0)));
+        let role = match rank {
+            0 => Role::Server { acceptor: None, clients: streams },
+            _ => Role::Client(streams.first_mut().and_then(Option::take)),
+        };
+        Self { job: job.to_owned(), rank, world, addr, timeout, role }
+    }
+
+    /// What rank 0 answers to a hello while no rank is connected, if it does; and the rank, if it accepts it.
+    pub(crate) fn answer(&self, hello: &[u8; HELLO]) -> (Option<u16>, Option<[u8; WELCOME]>) {
+        match self.check_hello(hello) {
+            Some((rank, refusal)) => (refusal.is_none().then_some(rank), Some(welcome(refusal, self.world))),
+            None => (None, is_of_other_version(hello).then(other_version)),
+        }
+    }
+
+    /// What this rank sends to rank 0 first.
+    pub(crate) fn hello(&self) -> [u8; HELLO] {
         let mut hello = [0; HELLO];
         hello[..8].copy_from_slice(&MAGIC);
         hello[8..10].copy_from_slice(&self.rank.to_le_bytes());
@@ -170,7 +189,7 @@ impl TcpRendezvous {
                 return Err(ExchangeError::Missing { ranks: missing, waited: self.timeout });
             };
             let Some((rank, mut refusal)) = self.check_hello(&hello) else {
-                if version_of(&hello).is_some_and(|version| version != VERSION) {
+                if is_of_other_version(&hello) {
                     // It names this version; when it cannot be sent, that rank is gone.
                     let _ = write_by(&stream, &other_version(), Instant::now() + ATTEMPT_TIMEOUT);
                 }
@@ -231,7 +250,12 @@ impl TcpRendezvous {
             Ok(connected) => connected,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(theirs) = version_of(&welcome)
+        self.check_welcome(&welcome).map(|()| Ok(stream))
+    }
+
+    /// Whether rank 0 has accepted this rank.
+    pub(crate) fn check_welcome(&self, welcome: &[u8; WELCOME]) -> Result<(), ExchangeError> {
+        if let Some(theirs) = version_of(welcome)
             && theirs != VERSION
         {
             return Err(ExchangeError::Version { addr: self.addr, theirs, ours: VERSION });
@@ -240,7 +264,7 @@ impl TcpRendezvous {
             return Err(ExchangeError::NotRendezvous { addr: self.addr });
         }
         let why = match welcome[8] {
-            0 => return Ok(Ok(stream)),
+            0 => return Ok(()),
             1 => Refusal::OtherJob,
             2 => Refusal::OtherWorld { world: u16::from_le_bytes([welcome[10], welcome[11]]) },
             3 => Refusal::Duplicate,
@@ -254,6 +278,10 @@ impl TcpRendezvous {
 /// The version of a hello or welcome; `None` if it is neither.
 fn version_of(message: &[u8]) -> Option<u8> {
     message.strip_prefix(&MAGIC[..7]).and_then(|rest| rest.first()).copied()
+}
+
+fn is_of_other_version(hello: &[u8]) -> bool {
+    version_of(hello).is_some_and(|version| version != VERSION)
 }
 
 /// The answer to a rank of another version.
