@@ -4,6 +4,7 @@ mod egress;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -119,11 +120,16 @@ pub struct Switch {
     sender: SyncSender<Call>,
 }
 
-/// The control side of a running switch. Cheap to clone.
+/// The control side of a switch. Cheap to clone.
 #[derive(Clone)]
-pub struct Handle {
-    calls: SyncSender<Call>,
-    waker: Waker,
+pub struct Handle(Access);
+
+#[derive(Clone)]
+enum Access {
+    /// To the thread that runs the switch.
+    Running { calls: SyncSender<Call>, waker: Waker },
+    /// No thread runs it.
+    Idle(Arc<Mutex<Core>>),
 }
 
 /// A control call that did not take place.
@@ -132,7 +138,8 @@ pub struct Handle {
 pub struct CallError;
 
 impl Handle {
-    /// Runs a closure on the switch's thread, between two bursts, and returns what it returns.
+    /// Runs a closure on the switch's thread, between two bursts, and returns what it returns. The closure for a switch that is
+    /// [idle](Switch::idle) runs on the caller's thread.
     ///
     /// # Errors
     ///
@@ -141,10 +148,14 @@ impl Handle {
         &self,
         call: impl FnOnce(&mut Core) -> R + core::marker::Send + 'static,
     ) -> Result<R, CallError> {
+        let (calls, waker) = match &self.0 {
+            Access::Running { calls, waker } => (calls, waker),
+            Access::Idle(core) => return Ok(call(&mut core.lock().unwrap_or_else(PoisonError::into_inner))),
+        };
         let (reply, answer) = mpsc::sync_channel(1);
         let call: Call = Box::new(move |core| drop(reply.send(call(core))));
-        self.calls.send(call).map_err(|_| CallError)?;
-        self.waker.wake_by_ref();
+        calls.send(call).map_err(|_| CallError)?;
+        waker.wake_by_ref();
         answer.recv().map_err(|_| CallError)
     }
 
@@ -211,7 +222,13 @@ impl Switch {
 
     /// The control side.
     pub fn handle(&self) -> Handle {
-        Handle { calls: self.sender.clone(), waker: self.core.io.waker() }
+        Handle(Access::Running { calls: self.sender.clone(), waker: self.core.io.waker() })
+    }
+
+    /// The control side of a switch that no thread runs: calls take place, and nothing is received. For tests of control planes; handles
+    /// that were given before fail.
+    pub fn idle(self) -> Handle {
+        Handle(Access::Idle(Arc::new(Mutex::new(self.core))))
     }
 
     /// Runs until a handle stops it; returns the counters.

@@ -83,6 +83,19 @@ fn calls_run_on_the_switch_and_fail_once_it_has_stopped() {
     assert_eq!(handle.call(|_| ()), Err(CallError));
 }
 
+#[test]
+fn calls_of_an_idle_switch_run_on_the_callers_thread() {
+    let switch = switch();
+    let before = switch.handle();
+    let handle = switch.idle();
+    let caller = std::thread::current().id();
+    assert_eq!(handle.call(move |_| std::thread::current().id() == caller), Ok(true));
+    let clone = handle.clone();
+    clone.call(|core| core.set_group(1, &[Replica { port: 1, instance: 1 }])).unwrap().unwrap();
+    assert_eq!(handle.call(|core| core.groups[1].len()), Ok(1), "clones have the same switch");
+    assert_eq!(before.call(|_| ()), Err(CallError));
+}
+
 /// A contribution of `rank` to chunk 1 of slot 0, without lanes.
 fn contribution(rank: u8) -> Vec<u8> {
     let repr = Repr {
