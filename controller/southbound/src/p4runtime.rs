@@ -45,7 +45,6 @@ mod managed;
 mod packets;
 mod peers;
 mod pipeline;
-mod state;
 mod stream;
 mod tables;
 mod tls;
@@ -62,5 +61,4 @@ pub use managed::{CPU_PORT, Counts, Managed, ManagedConfig, Repaired, SwitchEven
 pub(crate) use peers::PortError;
 pub use peers::{Attachment, PeerPorts, PeerTable};
 pub use pipeline::{Pipeline, PipelineError};
-pub(crate) use state::Key;
 pub use tls::TlsError;

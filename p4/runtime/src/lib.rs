@@ -8,6 +8,7 @@
 //! - [`bytestring`]: the encoding of numbers.
 //! - [`Schema`]: a P4Info indexed by ids; converts [`netfold_p4::entry`] types from and to messages and refuses entries
 //!   that the pipeline does not have.
+//! - [`state`]: what a switch holds, what it should hold, and the updates that make the one the other.
 //!
 //! The messages are generated from the definitions in `proto/`, whose field numbers and types are those of the P4Runtime
 //! specification 1.4.1 and of BF Runtime. Fields that are not in these files are skipped when they are received. Messages
@@ -35,6 +36,7 @@ pub mod config;
 pub mod google;
 pub mod ports;
 pub mod schema;
+pub mod state;
 pub mod v1;
 
 /// The generated modules, one per package; those above re-export them.

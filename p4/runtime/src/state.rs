@@ -5,20 +5,22 @@ use std::collections::BTreeMap;
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{FieldMatch, Replica, TableEntry};
 use netfold_p4::p4info::table_id;
-use netfold_p4_runtime::schema::{decode_replica, encode_replica};
-use netfold_p4_runtime::v1::{self, EntityKind, Replication, UpdateType};
-use netfold_p4_runtime::{Schema, SchemaError};
+
+use crate::schema::{decode_replica, encode_replica};
+use crate::v1::{self, EntityKind, Replication, UpdateType};
+use crate::{Schema, SchemaError};
 
 /// The key by which a table identifies an entry: table, key fields in order of their ids, priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub struct Key {
     table: u32,
     matches: Vec<FieldMatch>,
     priority: i32,
 }
 
 impl Key {
-    pub(crate) fn of(entry: &TableEntry) -> Self {
+    /// The key of an entry, whose fields may be in any order.
+    pub fn of(entry: &TableEntry) -> Self {
         let mut matches = entry.matches.clone();
         matches.sort_unstable();
         Self { table: entry.table, matches, priority: entry.priority }
@@ -27,17 +29,21 @@ impl Key {
 
 /// Entries by their keys, groups by their ids with copies in order of port and instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct State {
-    pub(super) entries: BTreeMap<Key, TableEntry>,
-    pub(super) groups: BTreeMap<u16, Vec<Replica>>,
+pub struct State {
+    /// Table entries.
+    pub entries: BTreeMap<Key, TableEntry>,
+    /// Multicast groups.
+    pub groups: BTreeMap<u16, Vec<Replica>>,
 }
 
 impl State {
-    pub(super) fn add(&mut self, entry: TableEntry) {
+    /// Adds an entry, in place of one with the same key.
+    pub fn add(&mut self, entry: TableEntry) {
         self.entries.insert(Key::of(&entry), entry);
     }
 
-    pub(super) fn add_group(&mut self, group: u16, mut replicas: Vec<Replica>) {
+    /// Adds a group, in place of one with the same id.
+    pub fn add_group(&mut self, group: u16, mut replicas: Vec<Replica>) {
         replicas.sort_unstable_by_key(|replica| (replica.port, replica.instance));
         self.groups.insert(group, replicas);
     }
@@ -45,15 +51,16 @@ impl State {
 
 /// What was read from a switch.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
-    pub(super) state: State,
+pub struct Observed {
+    /// What can be ours.
+    pub state: State,
     /// What cannot be ours, as deletions.
-    pub(super) foreign: Vec<v1::Update>,
+    pub foreign: Vec<v1::Update>,
 }
 
 impl Observed {
     /// Sorts what a switch has answered to [`patterns`].
-    pub(super) fn new(schema: &Schema, entities: Vec<EntityKind>) -> Self {
+    pub fn new(schema: &Schema, entities: Vec<EntityKind>) -> Self {
         let mut observed = Self::default();
         for entity in entities {
             match entity {
@@ -91,13 +98,13 @@ impl Observed {
     }
 
     /// Whether the switch holds nothing at all.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.foreign.is_empty() && self.state.entries.is_empty() && self.state.groups.is_empty()
     }
 }
 
 /// What to read of a switch to know all that it holds.
-pub(super) fn patterns(schema: &Schema) -> Vec<v1::Entity> {
+pub fn patterns(schema: &Schema) -> Vec<v1::Entity> {
     let tables = schema
         .tables()
         .map(|table_id| EntityKind::TableEntry(v1::TableEntry { table_id, ..v1::TableEntry::default() }));
@@ -107,20 +114,28 @@ pub(super) fn patterns(schema: &Schema) -> Vec<v1::Entity> {
 /// Updates in steps: each is over before the next begins, since what a later one writes refers to what an earlier one
 /// has written, or takes its room.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) steps: Vec<Vec<v1::Update>>,
+pub struct Changes {
+    /// What to write, in order.
+    pub steps: Vec<Vec<v1::Update>>,
     /// Groups that are created or changed.
-    pub(super) groups: Vec<u16>,
-    pub(super) inserted: usize,
-    pub(super) removed: usize,
-    pub(super) modified: usize,
+    pub groups: Vec<u16>,
+    /// Number of entries and groups that are inserted.
+    pub inserted: usize,
+    /// Number of those that are deleted.
+    pub removed: usize,
+    /// Number of those that are modified.
+    pub modified: usize,
 }
 
 impl Changes {
     /// What makes `observed` equal to `wanted`.
     ///
     /// Job entries go first and come last, so that no packet is admitted to a group that is not there.
-    pub(super) fn between(schema: &Schema, observed: Observed, wanted: &State) -> Result<Self, SchemaError> {
+    ///
+    /// # Errors
+    ///
+    /// `wanted` has an entry that the pipeline does not have.
+    pub fn between(schema: &Schema, observed: Observed, wanted: &State) -> Result<Self, SchemaError> {
         let mut changes = Self { removed: observed.foreign.len(), ..Self::default() };
         let Observed { state, foreign } = observed;
         let mut gone = foreign;
@@ -169,7 +184,8 @@ impl Changes {
     }
 }
 
-pub(super) fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
+/// An update of one entity.
+pub fn update(kind: UpdateType, entity: EntityKind) -> v1::Update {
     v1::Update { r#type: kind as i32, entity: Some(entity.into()) }
 }
 
@@ -177,7 +193,8 @@ fn delete(entity: EntityKind) -> v1::Update {
     update(UpdateType::Delete, entity)
 }
 
-pub(super) fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
+/// A multicast group as an entity; group 0 stands for all in a read.
+pub fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
     let group = v1::MulticastGroupEntry {
         multicast_group_id: u32::from(group),
         replicas: replicas.iter().map(encode_replica).collect(),

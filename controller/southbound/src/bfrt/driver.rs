@@ -13,11 +13,12 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::BfrtError;
 use super::client::{Bfrt, BfrtConfig};
 use super::info::{Info, update};
-use crate::p4runtime::{Bound, ControlPort, Desired, Key, PeerPorts, PortError, advance, port_error};
+use crate::p4runtime::{Bound, ControlPort, Desired, PeerPorts, PortError, advance, port_error};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 use netfold_p4_runtime::bfrt::{
     ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType,
 };
+use netfold_p4_runtime::state::Key;
 
 /// A program as the SDE's compiler has made it for the chip.
 #[derive(Debug, Clone, PartialEq, Eq)]

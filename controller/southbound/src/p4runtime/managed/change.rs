@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4_runtime::state::{Key, group_entity, update};
 use netfold_p4_runtime::v1::{self, EntityKind, UpdateType};
 use netfold_wire::JobKeys;
 
 use super::super::driver::refused;
 use super::super::error::P4RuntimeError;
 use super::super::peers::{Attachment, PortError};
-use super::super::state::{Key, group_entity, update};
 use super::desired::{Bound, port_error};
 use super::keeper::{Failure, Keeper, describe};
 use super::ports;

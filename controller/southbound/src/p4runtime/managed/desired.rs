@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info::table_id;
+use netfold_p4_runtime::state::{Key, State};
 use netfold_wire::{JobKeys, Kind};
 
 use super::super::driver::PeerPort;
 use super::super::peers::PortError;
-use super::super::state::{Key, State};
 use netfold_controller::driver::{DriverError, HeldEntity};
 
 /// A peer at a port of the control plane.

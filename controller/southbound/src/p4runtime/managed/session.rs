@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use netfold_p4_runtime::google::Code;
+use netfold_p4_runtime::state::{Observed, group_entity, patterns, update};
 use netfold_p4_runtime::v1::{self, EntityKind, ResponseType, UpdateType};
 
 use super::super::call::{BATCH_MAX, Remote};
 use super::super::error::P4RuntimeError;
 use super::super::pipeline::Pipeline;
-use super::super::state::{Observed, group_entity, patterns, update};
 use super::super::stream::Stream;
 use super::Tally;
 
