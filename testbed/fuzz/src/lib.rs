@@ -9,6 +9,7 @@ pub mod ethernet;
 pub mod input;
 pub mod links;
 pub mod pipeline;
+pub mod switch_control;
 pub mod wire;
 pub mod worker;
 
@@ -24,4 +25,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ethernet", ethernet::run),
     ("documents", documents::run),
     ("links", links::run),
+    ("switch_control", switch_control::run),
 ];

@@ -17,7 +17,7 @@ use crate::{metadata, packages, tree};
 
 /// The fuzz targets.
 pub(crate) const TARGETS: &[&str] =
-    &["wire", "worker", "pipeline", "control", "ethernet", "documents", "links"];
+    &["wire", "worker", "pipeline", "control", "ethernet", "documents", "links", "switch_control"];
 
 /// Seconds a target unless told otherwise.
 pub(crate) const SECONDS: u64 = 10;

@@ -8,13 +8,13 @@ use netfold_p4_runtime::v1::{MasterArbitrationUpdate, Role as RoleMessage};
 use crate::fault::Fault;
 
 /// Roles that are remembered; the default role, without a name, is one of them.
-pub(crate) const ROLES_MAX: usize = 16;
+pub const ROLES_MAX: usize = 16;
 
 /// Longest name of a role, in bytes.
 const ROLE_NAME_MAX: usize = 128;
 
 /// Clients that take part at the same time.
-pub(crate) const CLIENTS_MAX: usize = 32;
+pub const CLIENTS_MAX: usize = 32;
 
 /// A notification for a client.
 #[derive(Debug, Clone, PartialEq)]

@@ -37,16 +37,28 @@ mod arbitration;
 mod config;
 mod device;
 mod fault;
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(feature = "grpc")]
 mod packets;
 mod ports;
 mod read;
+#[cfg(feature = "grpc")]
 mod server;
+#[cfg(feature = "grpc")]
 mod service;
 mod state;
+#[cfg(feature = "grpc")]
+mod status;
+#[cfg(feature = "grpc")]
 mod stream;
+#[cfg(feature = "grpc")]
 mod tls;
 mod update;
 
+#[cfg(feature = "grpc")]
 pub use packets::PacketCounters;
+#[cfg(feature = "grpc")]
 pub use server::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError};
+#[cfg(feature = "grpc")]
 pub use tls::Tls;

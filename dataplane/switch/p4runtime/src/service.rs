@@ -15,9 +15,10 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use crate::device::{Device, ReadResult};
-use crate::fault::{Fault, of_parts};
+use crate::fault::Fault;
 use crate::packets::PacketCount;
 use crate::ports::Ports;
+use crate::status::of_parts;
 use crate::stream::{Streams, WAITING_MAX};
 
 /// Largest request, in bytes: a program of the largest permitted size, and its P4Info.
