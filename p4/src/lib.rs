@@ -11,6 +11,7 @@
 //! - [`interpret`]: executes any program; the reference for the back ends' output.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
+//! - [`stf`]: scripts of packets and expectations, as the P4 compiler's tests have them.
 //!
 //! Emission is deterministic: the same program prints the same bytes.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod profile;
 pub mod queueing;
 pub mod refusal;
 pub mod rust;
+pub mod stf;
 pub mod tna;
 pub mod transit;
 pub mod v1model;

@@ -1,4 +1,4 @@
-//! What is read from files, databases and other controllers: topologies, programs, stored records, P4Runtime's entries.
+//! What is read from files, databases and other controllers: topologies, programs, stored records, P4Runtime's entries, STF scripts.
 
 use std::str;
 use std::sync::{Arc, OnceLock};
@@ -12,6 +12,7 @@ use netfold_p4::allreduce;
 use netfold_p4::interpret::Interpreter;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
+use netfold_p4::stf::Script;
 use netfold_p4_runtime::config::P4Info;
 use netfold_p4_runtime::{Schema, bytestring, schema, v1};
 use prost::Message;
@@ -30,15 +31,16 @@ const PACKETS: [usize; 3] = [0, 70, 326];
 /// Bytes that replace others in the JSON of a program.
 const REPLACEMENTS: &[u8; 18] = b"0123456789,:[]{}\"-";
 
-/// The first byte chooses the kind of document: `0` a topology file, `1` a program, `2` stored records, `3` messages of P4Runtime, and every other
-/// byte as well, modulo 4.
+/// The first byte chooses the kind of document: `0` a topology file, `1` a program, `2` stored records, `3` messages of P4Runtime, `4` an STF
+/// script, and every other byte as well: as far as it is above `0`, modulo 5.
 pub fn run(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
-    match kind % 4 {
+    match kind.wrapping_sub(b'0') % 5 {
         0 => topology(rest),
         1 => program(rest),
         2 => records(rest),
-        _ => entry(rest),
+        3 => entry(rest),
+        _ => script(rest),
     }
 }
 
@@ -140,6 +142,23 @@ fn records(data: &[u8]) {
     coordinator.handle_timeout(Duration::from_secs(3600));
     coordinator.shutdown();
     while coordinator.poll_output().is_some() {}
+}
+
+/// An STF script that is accepted is written so that it is read again as the same statements.
+fn script(text: &[u8]) {
+    let Ok(text) = str::from_utf8(text) else { return };
+    let script = match Script::parse(text) {
+        Ok(script) => script,
+        Err(error) => {
+            assert!((1..=text.lines().count()).contains(&error.line) && !error.problem.is_empty());
+            return;
+        }
+    };
+    let written = script.to_string();
+    let again = Script::parse(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
+    assert_eq!(again.to_string(), written);
+    let statements = |script: Script| script.statements.into_iter().map(|(_, one)| one).collect::<Vec<_>>();
+    assert_eq!(statements(again), statements(script), "{written}");
 }
 
 /// Messages of P4Runtime: what is read is written and read again.

@@ -8,7 +8,7 @@ use netfold_p4::ir::{MatchKind, Program, RegisterKind, Table};
 use netfold_p4::p4info::{action_id, counter_id, table_id};
 use netfold_switch::Pipeline;
 
-use super::write::bits;
+use super::sequence::bits;
 use super::{Masked, Pattern, Script, Statement};
 use crate::differential::{Arrival, Group, Player, Sequence};
 

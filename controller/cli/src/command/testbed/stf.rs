@@ -184,10 +184,9 @@ impl Write {
         let program = program(&self.profile)?;
         let settings = Settings::any_target(self.packets as usize);
         let sequence = Sequence::from_seed(self.seed, &self.profile, &settings);
-        let script =
-            Script::from_sequence(&program, &sequence, interpreter(&program)?).map_err(|problem| {
-                CliError::Profile(format!("the sequence does not fit the profile: {problem}"))
-            })?;
+        let script = stf::from_sequence(&program, &sequence, interpreter(&program)?).map_err(|problem| {
+            CliError::Profile(format!("the sequence does not fit the profile: {problem}"))
+        })?;
         let text = script.to_string();
         if let Some(path) = &self.output {
             std::fs::write(path, &text).map_err(|source| CliError::File { path: path.clone(), source })?;

@@ -121,12 +121,14 @@ fn add(text: &str) -> Parsed<Statement> {
 
 /// A number in decimal, hexadecimal or binary that fits its type.
 fn number<T: TryFrom<u64>>(text: &str) -> Parsed<T> {
-    let value = match (text.get(..2), text.get(2..)) {
-        (Some("0x" | "0X"), Some(digits)) => u64::from_str_radix(digits, 16),
-        (Some("0b" | "0B"), Some(digits)) => u64::from_str_radix(digits, 2),
-        _ => text.parse(),
+    let (digits, radix) = match (text.get(..2), text.get(2..)) {
+        (Some("0x" | "0X"), Some(digits)) => (digits, 16),
+        (Some("0b" | "0B"), Some(digits)) => (digits, 2),
+        _ => (text, 10),
     };
-    let value = value.map_err(|_| format!("'{text}' is not a number"))?;
+    // The standard library takes a sign.
+    let value = u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
+    let value = value.ok_or_else(|| format!("'{text}' is not a number"))?;
     T::try_from(value).map_err(|_| format!("{value} is too large here"))
 }
 
@@ -164,7 +166,8 @@ fn bytes(text: &str) -> Parsed<Vec<u8>> {
     }
     let pair = |at: usize| {
         let pair = text.get(at..at + 2).unwrap_or_default();
-        u8::from_str_radix(pair, 16).map_err(|_| format!("'{pair}' is no hexadecimal byte"))
+        let byte = u8::from_str_radix(pair, 16).ok().filter(|_| !pair.starts_with('+'));
+        byte.ok_or_else(|| format!("'{pair}' is no hexadecimal byte"))
     };
     (0..text.len()).step_by(2).map(pair).collect()
 }
