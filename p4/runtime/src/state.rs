@@ -203,3 +203,85 @@ pub fn group_entity(group: u16, replicas: &[Replica]) -> EntityKind {
     let r#type = Some(Replication::MulticastGroupEntry(group));
     EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })
 }
+
+#[cfg(test)]
+mod tests {
+    use netfold_p4::allreduce::{self, Address, child_entry, controller_entry};
+    use netfold_p4::profile::Profile;
+    use netfold_wire::Kind;
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SWITCH: Address = Address { mac: 1, ip: 1, port: 1 };
+
+    fn state() -> impl Strategy<Value = State> {
+        let jobs = vec((1_u16..5, any::<bool>()), 0..6);
+        let children = vec((1_u16..5, 2_u32..4), 0..6);
+        let groups = btree_map(1_u16..4, vec((1_u16..3, 1_u16..3), 0..3), 0..4);
+        (jobs, children, groups).prop_map(|(jobs, children, groups)| {
+            let mut state = State::default();
+            for (port, probes) in jobs {
+                state.add(controller_entry(port, if probes { Kind::Probe } else { Kind::Advance }));
+            }
+            for (instance, ip) in children {
+                state.add(child_entry(instance, Address { ip, ..SWITCH }, SWITCH));
+            }
+            for (group, replicas) in groups {
+                let replicas = replicas.into_iter().map(|(port, instance)| Replica { port, instance });
+                state.add_group(group, replicas.collect());
+            }
+            state
+        })
+    }
+
+    /// Applies an update as a switch does: nothing is inserted twice, and what is modified or deleted is there.
+    fn apply(schema: &Schema, state: &mut State, update: v1::Update) {
+        let kind = UpdateType::try_from(update.r#type).unwrap();
+        let exists = kind != UpdateType::Insert;
+        match update.entity.unwrap().entity.unwrap() {
+            EntityKind::TableEntry(entry) if kind == UpdateType::Delete => {
+                let key = Key::of(&schema.decode_key(&entry).unwrap());
+                assert!(state.entries.remove(&key).is_some(), "{key:?}");
+            }
+            EntityKind::TableEntry(entry) => {
+                let entry = schema.decode(&entry).unwrap();
+                assert_eq!(state.entries.contains_key(&Key::of(&entry)), exists, "{entry:?}");
+                state.add(entry);
+            }
+            EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+                r#type: Some(Replication::MulticastGroupEntry(group)),
+            }) => {
+                let id = u16::try_from(group.multicast_group_id).unwrap();
+                assert_eq!(state.groups.remove(&id).is_some(), exists, "group {id}");
+                if kind != UpdateType::Delete {
+                    state.add_group(
+                        id,
+                        group.replicas.iter().map(|one| decode_replica(one).unwrap()).collect(),
+                    );
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changes_applied_to_what_is_observed_give_what_is_wanted(observed in state(), wanted in state()) {
+            let program = allreduce::program(&Profile::hardware()).unwrap();
+            let schema = Schema::new(&crate::p4info(&program).unwrap()).unwrap();
+            let seen = |state: State| Observed { state, foreign: Vec::new() };
+            let changes = Changes::between(&schema, seen(observed.clone()), &wanted).unwrap();
+            let count: usize = changes.steps.iter().map(Vec::len).sum();
+            prop_assert_eq!(count, changes.inserted + changes.removed + changes.modified);
+            let mut state = observed;
+            for update in changes.steps.into_iter().flatten() {
+                apply(&schema, &mut state, update);
+            }
+            prop_assert_eq!(&state, &wanted);
+            let again = Changes::between(&schema, seen(state), &wanted).unwrap();
+            prop_assert!(again.steps.iter().all(Vec::is_empty));
+        }
+    }
+}
