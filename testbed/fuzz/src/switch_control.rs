@@ -30,6 +30,8 @@ const CPU_PORT: u16 = 510;
 const DEVICE: u64 = 1;
 const FRAMES: usize = 64;
 const FRAME_LEN_MAX: usize = 1514;
+/// Words of a short packet, and of one that leaves no room for a tag in a frame.
+const LANE_WORDS: [u32; 2] = [8, 358];
 
 /// The first byte chooses what is called, modulo 16: up to `3` arbitration, up to `6` ports, `7` pipelines, and the others entities.
 pub fn run(data: &[u8]) {
@@ -77,10 +79,10 @@ fn bid(control: &Control) {
 }
 
 impl Idle {
-    /// Control of the switch without a program, and without ports.
-    fn control(&self) -> Control {
+    /// Control of the switch without a program, for packets of so many words, and without ports.
+    fn control(&self, lane_words: u32) -> Control {
         let cleared = self.handle.call(move |core| {
-            core.replace_pipeline(Box::new(EmptyPipeline::new(8)));
+            core.replace_pipeline(Box::new(EmptyPipeline::new(lane_words)));
             for port in 1..=PORTS_MAX {
                 if core.peer(port).is_some() {
                     core.unbind_port(port).expect("a port with a peer");
@@ -92,8 +94,8 @@ impl Idle {
     }
 
     /// The same, with client 1 as the primary.
-    fn controlled(&self) -> Control {
-        let control = self.control();
+    fn controlled(&self, lane_words: u32) -> Control {
+        let control = self.control(lane_words);
         bid(&control);
         control
     }

@@ -71,7 +71,7 @@ impl Offer {
         message[..8].copy_from_slice(&hello(1)[..8]);
         let lossless = input.below(2) as u32;
         for (at, word) in
-            [1, 0, 1 + input.below(256) as u32, ring, datagram, lossless].into_iter().enumerate()
+            [1, 0, 5 * input.below(256) as u32, ring, datagram, lossless].into_iter().enumerate()
         {
             message[8 + 4 * at..12 + 4 * at].copy_from_slice(&word.to_ne_bytes());
         }

@@ -6,7 +6,7 @@ use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::{self, MasterArbitrationUpdate};
 use netfold_switch_p4runtime::fuzzing::{CLIENTS_MAX, Control, ROLES_MAX};
 
-use super::{DEVICE, Idle, check};
+use super::{DEVICE, Idle, LANE_WORDS, check};
 use crate::input::Input;
 
 const STEPS_MAX: usize = 150;
@@ -41,7 +41,7 @@ struct Scene {
 
 pub(super) fn run(input: &mut Input<'_>, switch: &Idle) {
     let roles = BTreeMap::from([(String::new(), Role::default())]);
-    let mut scene = Scene { control: switch.control(), roles, clients: BTreeMap::new() };
+    let mut scene = Scene { control: switch.control(LANE_WORDS[0]), roles, clients: BTreeMap::new() };
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
             break;

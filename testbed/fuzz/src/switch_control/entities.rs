@@ -138,6 +138,9 @@ impl Scene<'static> {
         // An entity that is there, in half of the cases.
         let known = input.below(256).checked_rem(self.there.entries.len()).filter(|_| input.below(2) == 0);
         let entity = match known {
+            Some(at) if input.below(2) == 0 => {
+                Some(entity::changed(input, &self.switch.info, &self.there.entries[at]))
+            }
             Some(at) => Some(self.there.entries[at].clone()),
             None => entity::any(input, &self.switch.info),
         };

@@ -50,10 +50,39 @@ pub(super) fn any(input: &mut Input<'_>, info: &P4Info) -> Option<v1::Entity> {
         0 => return v1::Entity::decode(input.some(100)).ok(),
         1 => counter(input, info),
         2 => register(input, info),
-        3 | 4 => group(input),
+        3 | 4 => of_group(group(input)),
         _ => EntityKind::TableEntry(table_entry(input, info)),
     };
     Some(kind.into())
+}
+
+/// An entity that is there with another action, other replicas or other data of its client.
+pub(super) fn changed(input: &mut Input<'_>, info: &P4Info, entity: &v1::Entity) -> v1::Entity {
+    match &entity.entity {
+        Some(EntityKind::TableEntry(entry)) => {
+            let mut entry = entry.clone();
+            let table = info.tables.iter().find(|table| id(&table.preamble) == entry.table_id);
+            if let Some(table) = table.filter(|_| input.below(4) > 0) {
+                entry.action = Some(action(input, info, table));
+            } else {
+                entry.metadata = input.some(4).to_vec();
+            }
+            EntityKind::TableEntry(entry).into()
+        }
+        Some(EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry {
+            r#type: Some(Replication::MulticastGroupEntry(held)),
+        })) => {
+            let mut new = group(input);
+            new.multicast_group_id = held.multicast_group_id;
+            of_group(new).into()
+        }
+        _ => entity.clone(),
+    }
+}
+
+fn of_group(group: v1::MulticastGroupEntry) -> EntityKind {
+    let r#type = Some(Replication::MulticastGroupEntry(group));
+    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })
 }
 
 fn table_entry(input: &mut Input<'_>, info: &P4Info) -> v1::TableEntry {
@@ -141,7 +170,7 @@ fn register(input: &mut Input<'_>, info: &P4Info) -> EntityKind {
     EntityKind::RegisterEntry(v1::RegisterEntry { register_id, index: index(input), data })
 }
 
-pub(super) fn group(input: &mut Input<'_>) -> EntityKind {
+fn group(input: &mut Input<'_>) -> v1::MulticastGroupEntry {
     let count = if input.below(32) == 0 { REPLICAS_MAX + input.below(2) } else { input.below(REPLICAS) };
     let replica = |at: usize| {
         let (port, instance) = (number(input, 9), at as u32 + input.below(2) as u32);
@@ -155,7 +184,5 @@ pub(super) fn group(input: &mut Input<'_>) -> EntityKind {
     let multicast_group_id =
         if input.below(16) == 0 { input.word() >> 20 } else { input.below(GROUPS) as u32 };
     let metadata = if input.below(8) == 0 { input.some(4).to_vec() } else { Vec::new() };
-    let group = v1::MulticastGroupEntry { multicast_group_id, replicas, metadata };
-    let r#type = Some(Replication::MulticastGroupEntry(group));
-    EntityKind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type })
+    v1::MulticastGroupEntry { multicast_group_id, replicas, metadata }
 }

@@ -11,7 +11,7 @@ use netfold_p4_runtime::v1::{self, ForwardingPipelineConfig, PipelineAction};
 use netfold_switch_p4runtime::fuzzing::Control;
 use prost::Message;
 
-use super::{DEVICE, Idle, check, primary};
+use super::{DEVICE, Idle, LANE_WORDS, check, primary};
 use crate::input::Input;
 
 const STEPS_MAX: usize = 3;
@@ -73,7 +73,7 @@ fn running(control: &Control) -> Option<ForwardingPipelineConfig> {
 }
 
 pub(super) fn run(input: &mut Input<'_>, switch: &Idle) {
-    let control = switch.controlled();
+    let control = switch.controlled(LANE_WORDS[0]);
     let mut saved: Option<ForwardingPipelineConfig> = None;
     for _ in 0..STEPS_MAX {
         if input.is_empty() {

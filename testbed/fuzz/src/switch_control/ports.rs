@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use netfold_p4_runtime::ports::{AttachRequest, DetachRequest, Job, JobKeys};
 use netfold_switch_p4runtime::fuzzing::Control;
 
-use super::{CPU_PORT, DEVICE, Idle, check, primary};
+use super::{CPU_PORT, DEVICE, Idle, LANE_WORDS, check, primary};
 use crate::input::Input;
 
 const STEPS_MAX: usize = 60;
@@ -63,7 +63,7 @@ fn canonical(text: &str) -> Option<SocketAddr> {
 }
 
 pub(super) fn run(input: &mut Input<'_>, switch: &Idle) {
-    let control = switch.controlled();
+    let control = switch.controlled(LANE_WORDS[usize::from(input.below(4) == 0)]);
     let described = control.describe().expect("calls of an idle switch take place");
     assert_eq!((described.cpu_port, described.boot_id.len()), (CPU_PORT.into(), 32));
     let mut known = BTreeMap::new();
