@@ -31,7 +31,7 @@ const DEVICE: u64 = 1;
 const FRAMES: usize = 64;
 const FRAME_LEN_MAX: usize = 1514;
 /// Words of a short packet, and of one that leaves no room for a tag in a frame.
-const LANE_WORDS: [u32; 2] = [8, 358];
+const LANE_WORDS: [u32; 2] = [8, 360];
 
 /// The first byte chooses what is called, modulo 16: up to `3` arbitration, up to `6` ports, `7` pipelines, and the others entities.
 pub fn run(data: &[u8]) {
