@@ -160,6 +160,26 @@ fn the_tree_is_printed() {
 }
 
 #[test]
+fn whole_systems_follow_from_their_seeds() {
+    let play = || {
+        let played = netfold("--json testbed vopr --seed 7 --seeds 4").output().unwrap();
+        let (out, errors) =
+            (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
+        assert!(played.status.success() && errors.is_empty(), "{out}{errors}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let summary = play();
+    assert_eq!((text(&summary, "event"), number(&summary, "seeds")), ("vopr", 4.0));
+    assert_eq!(number(&summary, "violations"), 0.0);
+    assert!(number(&summary, "faults") > 0.0 && number(&summary, "jobs_finished") > 0.0, "{summary}");
+    let again = play();
+    let same = ["digest", "events", "datagrams"];
+    assert!(same.iter().all(|key| again[*key] == summary[*key]), "{again} {summary}");
+    let refused = netfold("testbed vopr --seeds 1 --minutes 1").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "two bounds");
+}
+
+#[test]
 fn invalid_options_are_refused() {
     for (options, word) in [
         ("--workers 33", "33 children"),

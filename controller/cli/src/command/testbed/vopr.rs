@@ -39,6 +39,10 @@ impl Vopr {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         // A violation is reported with the history that led to it, and not where it was detected.
         std::panic::set_hook(Box::new(|_| {}));
+        // Simulated processes warn of what is done to them. With -v they say so.
+        if log::max_level() <= log::LevelFilter::Warn {
+            log::set_max_level(log::LevelFilter::Off);
+        }
         let start = Instant::now();
         let end = self.minutes.map(|minutes| Duration::from_secs(60 * minutes));
         let bar = output.bar(self.seeds.unwrap_or(0), "{bar:30} {pos} seeds, {msg}");
