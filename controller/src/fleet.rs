@@ -271,6 +271,20 @@ pub enum Shortage {
     /// No free multicast group or job number.
     #[error("{0} has no multicast group left: end another job")]
     Groups(String),
+    /// The tenant has more than its share, and what is left is kept for others.
+    #[error(
+        "tenant '{tenant}' has {held} of {all} {what}, and what is left is kept for other tenants: end another of its jobs"
+    )]
+    Kept {
+        /// The tenant.
+        tenant: String,
+        /// What there is too little of, and where.
+        what: String,
+        /// How many of them the tenant has.
+        held: u32,
+        /// How many there are.
+        all: u32,
+    },
     /// The UDP endpoint is still bound for a job that is being withdrawn.
     #[error("{0} is still bound for an earlier job: wait a moment or use another UDP port")]
     Address(SocketAddr),

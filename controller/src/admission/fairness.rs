@@ -2,7 +2,7 @@
 //! share beside slots: no tenant takes all of it.
 
 use super::{Coordinator, SessionId, Stage};
-use crate::fleet::Placement;
+use crate::fleet::{Placement, Shortage};
 use crate::jobs::{FormingTree, Owner, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::{Supply, leaves_others};
@@ -85,7 +85,10 @@ impl Coordinator {
 
     /// Whether a placement, which was taken already, leaves to other tenants what is theirs of ports and groups at each of its switches, and of
     /// jobs. Table entries are as many as ports and jobs allow.
-    pub(super) fn check_reserves(&self, tenant: &str, placement: &Placement) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    /// [`Shortage::Kept`] for the first that the placement does not leave.
+    pub(super) fn check_reserves(&self, tenant: &str, placement: &Placement) -> Result<(), Shortage> {
         let Some(record) = self.tenants.get(tenant) else { return Ok(()) };
         let weights = self.tenants.values().map(|record| u64::from(record.weight.max(1))).sum();
         let share = (record.weight.max(1), weights);
@@ -93,11 +96,8 @@ impl Coordinator {
             let own = self.active.values().filter(|job| job.name.name.tenant == tenant);
             own.map(|job| &job.placement)
         };
-        let refuse = |Supply { all, held, .. }: Supply, what: String| {
-            let message = format!(
-                "tenant '{tenant}' has {held} of {all} {what}, and what is left is kept for other tenants: end another of its jobs"
-            );
-            Err(Refused::new(Refusal::Busy, message))
+        let kept = |Supply { all, held, .. }: Supply, what: String| {
+            Err(Shortage::Kept { tenant: tenant.into(), what, held, all })
         };
         let jobs = Supply {
             all: u32::try_from(self.config.jobs_max).unwrap_or(u32::MAX),
@@ -105,7 +105,7 @@ impl Coordinator {
             held: own().count() as u32,
         };
         if !leaves_others(jobs, 1, share) {
-            return refuse(jobs, "jobs that may run".into());
+            return kept(jobs, "jobs that may run".into());
         }
         for (&switch, site) in placement.switches.iter().zip(placement.plan.switch_plans()) {
             let at = |placement: &Arc<Placement>| {
@@ -123,7 +123,7 @@ impl Coordinator {
                 let asked = asked as u32;
                 let supply = Supply { all, used: used.saturating_sub(asked), held: held as u32 };
                 if !leaves_others(supply, asked, share) {
-                    return refuse(supply, format!("{what} of switch '{}'", self.fleet.info(switch).name));
+                    return kept(supply, format!("{what} of switch '{}'", self.fleet.info(switch).name));
                 }
             }
         }

@@ -64,11 +64,16 @@ impl Coordinator {
         match self.fleet.reserve(&request, wanted, &ticket_key) {
             Ok((placement, ranges)) => {
                 let tenant = self.forming[&formation].name.name.tenant.clone();
-                if let Err(refused) = self.check_reserves(&tenant, &placement) {
-                    self.fleet.release(&placement, ranges, &BTreeSet::new());
-                    return self.refuse_formation(formation, refused);
+                let Err(kept) = self.check_reserves(&tenant, &placement) else {
+                    return self.install(formation, Arc::new(placement), ranges, ticket_key);
+                };
+                self.fleet.release(&placement, ranges, &BTreeSet::new());
+                // Moving jobs of others makes no room for it.
+                if may_wait {
+                    self.wait_for_place(now, formation, kept);
+                } else {
+                    self.refuse_formation(formation, shortage(&kept));
                 }
-                self.install(formation, Arc::new(placement), ranges, ticket_key)
             }
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
             Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),

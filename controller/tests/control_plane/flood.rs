@@ -123,6 +123,27 @@ fn a_tenant_leaves_groups_and_ports_to_others() {
     }
 }
 
+/// A tenant whose job is about to end waits for what that job has, as it does when a switch is full.
+#[test]
+fn a_tenant_waits_for_what_its_own_job_gives_back() {
+    let mut bench = two_tenants(64, 8);
+    assert_eq!(fill(&mut bench, "red", 1).0, 6);
+    let running =
+        bench.received.iter().filter(|(_, received)| received.admission().is_some() && !received.closed);
+    let first = *running.map(|(id, _)| id).next().unwrap();
+    bench.say(first, SessionRequest::Leave {});
+    let credentials = Some(Credentials { tenant: "red".into(), token: String::new() });
+    let id = bench.open().unwrap();
+    bench.say(
+        id,
+        SessionRequest::Join(Join { credentials, ..Join::new("next", (0, 1), Mode::Bfp16, 1, 30_000) }),
+    );
+    assert!(bench.received[&id].is_untouched(), "{}", bench.received[&id].text());
+    bench.run_tasks();
+    assert!(bench.received[&id].admission().is_some(), "{}", bench.received[&id].text());
+    bench.finish();
+}
+
 fn join_at(bench: &mut Bench, peer: [u8; 4], job: &str, address: Option<[u8; 4]>) -> SessionId {
     let id = bench.open_from(peer.into()).expect("there is room");
     let address = address.map(IpAddr::from);
