@@ -225,8 +225,8 @@ impl Switch {
         Handle(Access::Running { calls: self.sender.clone(), waker: self.core.io.waker() })
     }
 
-    /// The control side of a switch that no thread runs: calls take place, and nothing is received. For tests of control planes; handles
-    /// that were given before fail.
+    /// The control side of a switch that no thread runs: calls take place, and packets are received in [`Core::turn`] alone. For tests of
+    /// control planes, and for simulations; handles that were given before fail.
     pub fn idle(self) -> Handle {
         Handle(Access::Idle(Arc::new(Mutex::new(self.core))))
     }
@@ -262,6 +262,23 @@ impl Switch {
 }
 
 impl Core {
+    /// Receives a burst and processes it, if there is one; whether there was. For a switch that is [idle](Switch::idle), whose packets
+    /// [`Switch::run`] does not receive.
+    ///
+    /// # Errors
+    ///
+    /// When the backend fails for good.
+    pub fn turn(&mut self) -> Result<bool, IoError> {
+        let capabilities = self.io.capabilities();
+        let mut batch = capabilities.batch();
+        if self.io.receive(&mut batch)? == 0 {
+            return Ok(false);
+        }
+        let mut output = Vec::with_capacity(capabilities.burst_max * REPLICAS_MAX);
+        self.burst(&mut batch, &mut Vec::with_capacity(capabilities.burst_max), &mut output)?;
+        Ok(true)
+    }
+
     fn burst(
         &mut self,
         batch: &mut RxBatch,

@@ -207,10 +207,10 @@ impl Keeper {
             }
             Call::SetGroup(group, replicas) => {
                 let replicas = self.placed_group(device, replicas)?;
-                device.set_group(*group, replicas);
+                device.set_group(*group, &replicas)?;
             }
-            Call::DeleteGroup(group) => device.delete_group(*group),
-            Call::Advance(first, slots, chunk) => answer = device.advance(*first, *slots, *chunk),
+            Call::DeleteGroup(group) => device.set_group(*group, &[])?,
+            Call::Advance(first, slots, chunk) => answer = device.advance(*first, *slots, *chunk)?,
         }
         self.note(call);
         Ok(answer)
@@ -283,7 +283,14 @@ impl Keeper {
         };
         let (removed, inserted) = (differing(&device.held, &wanted), differing(&wanted, &device.held));
         device.delete(&removed)?;
-        device.held.groups.clone_from(&wanted.groups);
+        for group in device.held.groups.keys().copied().collect::<Vec<_>>() {
+            if !wanted.groups.contains_key(&group) {
+                device.set_group(group, &[])?;
+            }
+        }
+        for (group, replicas) in &wanted.groups {
+            device.set_group(*group, replicas)?;
+        }
         device.insert(&inserted)?;
         Ok(fresh)
     }
