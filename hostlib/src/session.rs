@@ -22,7 +22,7 @@ use std::time::Duration;
 use netfold_control::{Admission, HEARTBEAT_MS, Join, SessionRequest};
 use netfold_proto::Instant;
 use netfold_proto::session::{
-    self, JoinStep, Joining, Membership, SessionAction, SessionEnd, SessionFailure,
+    JoinStep, Joining, MemberSession, Membership, SessionAction, SessionEnd, SessionFailure,
 };
 
 use crate::clock::Clock;
@@ -154,7 +154,7 @@ impl Session {
         let Some(membership) = self.membership.take() else { return };
         let mut runner = Runner {
             place: membership.resume.as_ref().map_or((0, 0), |resume| (resume.rank, resume.job)),
-            machine: session::Session::new(self.clock.now(), membership),
+            machine: MemberSession::new(self.clock.now(), membership),
             opened: None,
             end_mode: None,
             violation: None,
@@ -169,7 +169,7 @@ impl Session {
 /// The thread of a session: carries out what the machine decides.
 struct Runner<'a> {
     session: Session,
-    machine: session::Session,
+    machine: MemberSession,
     /// Rank and job, for people.
     place: (u16, u16),
     /// A connection that was opened to resume the session.

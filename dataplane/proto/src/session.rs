@@ -1,15 +1,15 @@
 //! The member's side of a control session, as machines without I/O.
 //!
-//! [`Joining`] is a session that waits for its admission, [`Session`] one that has been admitted: it sends heartbeats, detects a control port
+//! [`Joining`] is a session that waits for its admission, [`MemberSession`] one that has been admitted: it sends heartbeats, detects a control port
 //! that is unreachable, and resumes the session within the job's grace period.
 //!
 //! # Driving a session
 //!
-//! 1. Hand every event of the port to [`Session::handle_event`], the end of a connection to [`Session::handle_close`], and the outcome of a
-//!    [`SessionAction::Connect`] to [`Session::handle_connected`] or [`Session::handle_connect_failure`].
-//! 2. When [`Session::deadline`] has passed and nothing is to be read, call [`Session::handle_idle`]: only then is the port's silence judged, so that
+//! 1. Hand every event of the port to [`MemberSession::handle_event`], the end of a connection to [`MemberSession::handle_close`], and the outcome of a
+//!    [`SessionAction::Connect`] to [`MemberSession::handle_connected`] or [`MemberSession::handle_connect_failure`].
+//! 2. When [`MemberSession::deadline`] has passed and nothing is to be read, call [`MemberSession::handle_idle`]: only then is the port's silence judged, so that
 //!    a process that was stopped does not mistake its own pause for the port's.
-//! 3. After any of these, call [`Session::poll_action`] until it returns `None`; then look at [`Session::end`].
+//! 3. After any of these, call [`MemberSession::poll_action`] until it returns `None`; then look at [`MemberSession::end`].
 
 mod joining;
 
@@ -102,12 +102,12 @@ impl SessionFailure {
     }
 }
 
-/// What the caller of a [`Session`] is to do.
+/// What the caller of a [`MemberSession`] is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAction {
-    /// Send a heartbeat with the member's counters; if that fails, call [`Session::handle_send_failure`].
+    /// Send a heartbeat with the member's counters; if that fails, call [`MemberSession::handle_send_failure`].
     Heartbeat,
-    /// Send a request; if that fails, call [`Session::handle_send_failure`].
+    /// Send a request; if that fails, call [`MemberSession::handle_send_failure`].
     Send(SessionRequest),
     /// Open a connection to the control port within this time.
     Connect {
@@ -121,7 +121,7 @@ pub enum SessionAction {
         /// Why.
         reason: &'static str,
     },
-    /// The session continues on the current connection. If this side has left meanwhile, send the leave request and call [`Session::leave`].
+    /// The session continues on the current connection. If this side has left meanwhile, send the leave request and call [`MemberSession::leave`].
     Resumed {
         /// How long it was broken.
         away: Duration,
@@ -166,7 +166,7 @@ enum State {
 
 /// An admitted member's session.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct MemberSession {
     membership: Membership,
     state: State,
     /// The latest time that the caller passed.
@@ -179,7 +179,7 @@ pub struct Session {
     end: Option<SessionEnd>,
 }
 
-impl Session {
+impl MemberSession {
     /// The session of a member that was admitted at `now`, on the connection that admitted it.
     pub fn new(now: Instant, membership: Membership) -> Self {
         let mut session = Self {

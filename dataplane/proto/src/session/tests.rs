@@ -14,11 +14,11 @@ fn membership(grace: Duration) -> Membership {
     Membership { resume: (!grace.is_zero()).then_some(resume), grace, banded: false }
 }
 
-fn actions(session: &mut Session) -> Vec<SessionAction> {
+fn actions(session: &mut MemberSession) -> Vec<SessionAction> {
     std::iter::from_fn(|| session.poll_action()).collect()
 }
 
-fn lost(session: &Session) -> String {
+fn lost(session: &MemberSession) -> String {
     match session.end() {
         Some(SessionEnd::Lost(SessionFailure::SwitchLost { message })) => message.clone(),
         end => panic!("{end:?}"),
@@ -26,7 +26,7 @@ fn lost(session: &Session) -> String {
 }
 
 /// Lets time pass to `until` with nothing to read, and returns what the session did at which time.
-fn idle(session: &mut Session, until: u64) -> Vec<(u64, SessionAction)> {
+fn idle(session: &mut MemberSession, until: u64) -> Vec<(u64, SessionAction)> {
     let mut all = Vec::new();
     while session.end().is_none() && session.deadline() <= at(until) {
         let now = session.deadline();
@@ -38,7 +38,7 @@ fn idle(session: &mut Session, until: u64) -> Vec<(u64, SessionAction)> {
 
 #[test]
 fn heartbeats_are_sent_and_silence_is_a_loss() {
-    let mut session = Session::new(at(0), membership(Duration::ZERO));
+    let mut session = MemberSession::new(at(0), membership(Duration::ZERO));
     let sent = idle(&mut session, 10_000);
     let beats: Vec<_> = (1..6).map(|beat| (500 * beat, SessionAction::Heartbeat)).collect();
     assert_eq!(sent, beats);
@@ -48,7 +48,7 @@ fn heartbeats_are_sent_and_silence_is_a_loss() {
 
 #[test]
 fn a_pause_of_the_process_begins_the_lease_anew() {
-    let mut session = Session::new(at(0), membership(Duration::ZERO));
+    let mut session = MemberSession::new(at(0), membership(Duration::ZERO));
     session.handle_idle(at(60_000));
     assert_eq!((actions(&mut session), session.end()), (vec![SessionAction::Heartbeat], None));
     idle(&mut session, 62_999);
@@ -59,7 +59,7 @@ fn a_pause_of_the_process_begins_the_lease_anew() {
 
 #[test]
 fn heartbeats_are_sent_while_events_arrive() {
-    let mut session = Session::new(at(0), membership(Duration::ZERO));
+    let mut session = MemberSession::new(at(0), membership(Duration::ZERO));
     for ms in (0..2_000).step_by(100) {
         session.handle_event(at(ms), SessionEvent::Alive {});
     }
@@ -68,7 +68,7 @@ fn heartbeats_are_sent_while_events_arrive() {
 
 #[test]
 fn a_broken_session_is_resumed() {
-    let mut session = Session::new(at(0), Membership { banded: true, ..membership(GRACE) });
+    let mut session = MemberSession::new(at(0), Membership { banded: true, ..membership(GRACE) });
     assert_eq!(actions(&mut session), [SessionAction::Send(SessionRequest::Band {})]);
     session.handle_close(at(100), true);
     let timeout = RESUME_TIMEOUT;
@@ -106,7 +106,7 @@ fn a_broken_session_is_resumed() {
 
 #[test]
 fn the_grace_period_bounds_the_attempts() {
-    let mut session = Session::new(at(0), membership(Duration::from_secs(5)));
+    let mut session = MemberSession::new(at(0), membership(Duration::from_secs(5)));
     session.handle_close(at(0), false);
     let mut attempts = 0;
     while session.end().is_none() {
@@ -125,7 +125,7 @@ fn the_grace_period_bounds_the_attempts() {
 
 #[test]
 fn a_refusal_to_resume_is_a_loss() {
-    let mut session = Session::new(at(0), membership(GRACE));
+    let mut session = MemberSession::new(at(0), membership(GRACE));
     session.handle_close(at(0), true);
     session.handle_connected(at(1));
     let message = "no such place".to_string();
@@ -135,7 +135,7 @@ fn a_refusal_to_resume_is_a_loss() {
 
 #[test]
 fn a_leave_request_is_repeated_until_it_is_heard() {
-    let mut session = Session::new(at(0), membership(GRACE));
+    let mut session = MemberSession::new(at(0), membership(GRACE));
     session.leave(at(10), true);
     session.handle_close(at(20), false);
     assert!(session.end().is_none());
@@ -146,7 +146,7 @@ fn a_leave_request_is_repeated_until_it_is_heard() {
     session.handle_close(at(50), true);
     assert_eq!(session.end(), Some(&SessionEnd::Done));
 
-    let mut session = Session::new(at(0), membership(Duration::ZERO));
+    let mut session = MemberSession::new(at(0), membership(Duration::ZERO));
     session.leave(at(10), false);
     assert_eq!(session.end(), Some(&SessionEnd::Done), "without a grace period there is no second attempt");
 }
@@ -201,7 +201,7 @@ proptest! {
     /// period and a lease after the last sign of its port.
     #[test]
     fn a_session_ends_when_its_port_is_gone(grace in 0..20_000_u64, steps in prop::collection::vec(steps(), 0..60)) {
-        let mut session = Session::new(at(0), membership(Duration::from_millis(grace)));
+        let mut session = MemberSession::new(at(0), membership(Duration::from_millis(grace)));
         let mut now = 0;
         for step in steps {
             match step {

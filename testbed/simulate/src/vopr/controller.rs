@@ -18,10 +18,10 @@ use netfold_controller::topology::Topology;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::coroutine::Step;
 use super::database::{GIVE_UP, RENEWAL};
 use super::device::unreachable_switch;
-use super::keeper::{Answer, Call, Keeper, SimDriver, TaskTurns, enter};
-use super::turns::Stop;
+use super::keeper::{Answer, Call, Keeper, SimDriver, TaskThread, enter};
 use super::world::{Event, World};
 
 /// The tenants: of the jobs that must not fail, and the adversary.
@@ -102,7 +102,7 @@ struct Running {
     executor: Arc<Executor>,
     queue: TaskQueue,
     /// Tasks under way: their switches, and their threads.
-    tasks: BTreeMap<u64, (u16, Vec<usize>, TaskTurns)>,
+    tasks: BTreeMap<u64, (u16, Vec<usize>, TaskThread)>,
     tasks_begun: u64,
     /// Tasks that wait for switches that others use.
     blocked: VecDeque<SwitchTask>,
@@ -169,7 +169,7 @@ impl World {
         let controller = &mut self.controllers[index];
         controller.alive = false;
         if let Some(mut running) = controller.running.take() {
-            running.tasks.values_mut().for_each(|(.., turns)| turns.kill());
+            running.tasks.values_mut().for_each(|(.., thread)| thread.kill());
         }
         if silent {
             controller.silent_until = back;
@@ -215,7 +215,7 @@ impl World {
                 running.coordinator.handle_timeout(now);
             }
             Input::Bytes(conn, bytes) => self.read(&mut running, conn, bytes),
-            Input::Answer(task, answer) => self.go_on(index, &mut running, task, answer),
+            Input::Answer(task, answer) => self.resume_task(index, &mut running, task, answer),
             Input::Check(switch) => self.check_switch(index, &mut running, switch),
             Input::Contend | Input::Renew | Input::Timer(_) => {}
         }
@@ -442,34 +442,34 @@ impl World {
                 continue;
             }
             let executor = Arc::clone(&running.executor);
-            let turns = TaskTurns::start(move |asker| {
-                enter(asker);
+            let thread = TaskThread::start(move |yielder| {
+                enter(yielder);
                 executor.run(task)
             });
             running.tasks_begun += 1;
             let number = running.tasks_begun;
-            running.tasks.insert(number, (job, switches, turns));
-            self.go_on_later(index, number);
+            running.tasks.insert(number, (job, switches, thread));
+            self.resume_task_later(index, number);
         }
         running.blocked = left;
     }
 
-    fn go_on_later(&mut self, index: usize, task: u64) {
+    fn resume_task_later(&mut self, index: usize, task: u64) {
         let incarnation = self.controllers[index].incarnation;
         self.at(self.now, Event::Controller(index, incarnation, Input::Answer(task, Ok(0))));
     }
 
     /// Continues a task's thread until its next call.
-    fn go_on(&mut self, index: usize, running: &mut Running, number: u64, answer: Answer) {
-        let Some((job, _, turns)) = running.tasks.get_mut(&number) else { return };
+    fn resume_task(&mut self, index: usize, running: &mut Running, number: u64, answer: Answer) {
+        let Some((job, _, thread)) = running.tasks.get_mut(&number) else { return };
         let job = *job;
-        match turns.go_on(answer) {
-            Stop::Asks((switch, call)) => {
+        match thread.resume(answer) {
+            Step::Yielded((switch, call)) => {
                 let at = self.now + Duration::from_micros(self.rng.random_range(100..2_000));
                 let incarnation = self.controllers[index].incarnation;
                 self.at(at, Event::Call(index, incarnation, number, switch, call));
             }
-            Stop::Ended(outcome) => {
+            Step::Completed(outcome) => {
                 running.tasks.remove(&number);
                 let outcome = outcome.unwrap_or_else(|| panic!("a task of job {job} panicked"));
                 running.queue.finish(job);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use netfold::simulated::Mesh;
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 
-use super::turns::{Asker, Turns, Woken};
+use super::coroutine::{Coroutine, WakeFlag, Yielder};
 
 /// Longest datagram of the simulated network.
 pub(super) const DATAGRAM_LEN_MAX: usize = 1472;
@@ -18,10 +18,10 @@ pub(super) const DATAGRAM_LEN_MAX: usize = 1472;
 pub(super) type Wait = Duration;
 
 /// An engine's thread.
-pub(super) type EngineTurns = Turns<Wait, (), ()>;
+pub(super) type EngineThread = Coroutine<Wait, (), ()>;
 
 /// The thread's side, which the engine's packet I/O and mesh share.
-pub(super) type Pause = Arc<Mutex<Option<Asker<Wait, (), ()>>>>;
+pub(super) type Pause = Arc<Mutex<Option<Yielder<Wait, (), ()>>>>;
 
 /// Locks without regard to panics, which the simulation reports.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -29,8 +29,8 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Waits until the simulation continues this thread; whether the process still runs.
-fn pause(asker: &Pause, timeout: Duration) -> bool {
-    locked(asker).as_ref().is_some_and(|asker| asker.ask(timeout).is_some())
+fn pause(yielder: &Pause, timeout: Duration) -> bool {
+    locked(yielder).as_ref().is_some_and(|yielder| yielder.suspend(timeout).is_some())
 }
 
 /// Datagrams of one socket, in both directions.
@@ -44,7 +44,7 @@ pub(super) struct Socket {
 pub(super) struct SimIo {
     pub(super) socket: Arc<Mutex<Socket>>,
     pub(super) pause: Pause,
-    pub(super) woken: Arc<Woken>,
+    pub(super) woken: Arc<WakeFlag>,
 }
 
 impl PacketIo for SimIo {
@@ -148,7 +148,7 @@ pub(super) struct SimMesh {
     pub(super) rank: u16,
     pub(super) state: Arc<Mutex<MeshState>>,
     pub(super) pause: Pause,
-    pub(super) woken: Arc<Woken>,
+    pub(super) woken: Arc<WakeFlag>,
     pub(super) clock: Arc<std::sync::atomic::AtomicU64>,
 }
 

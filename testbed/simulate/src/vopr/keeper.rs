@@ -13,8 +13,8 @@ use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::p4info::table_id;
 use netfold_wire::JobKeys;
 
+use super::coroutine::{Coroutine, Yielder};
 use super::device::{Device, Held, key, unreachable_switch};
-use super::turns::{Asker, Turns};
 
 /// A call of a driver.
 #[derive(Debug, Clone)]
@@ -34,19 +34,19 @@ pub(super) enum Call {
 pub(super) type Answer = Result<u32, DriverError>;
 
 /// A task of the switches on its thread: it asks by calls of switches.
-pub(super) type TaskTurns = Turns<(usize, Call), Answer, TaskOutcome>;
+pub(super) type TaskThread = Coroutine<(usize, Call), Answer, TaskOutcome>;
 
 /// The thread's side of a task.
-pub(super) type TaskAsker = Asker<(usize, Call), Answer, TaskOutcome>;
+pub(super) type TaskYielder = Yielder<(usize, Call), Answer, TaskOutcome>;
 
 thread_local! {
     /// The task that this thread carries out.
-    static TASK: RefCell<Option<TaskAsker>> = const { RefCell::new(None) };
+    static TASK: RefCell<Option<TaskYielder>> = const { RefCell::new(None) };
 }
 
 /// Has the calls of drivers on this thread belong to a task.
-pub(super) fn enter(asker: TaskAsker) {
-    TASK.set(Some(asker));
+pub(super) fn enter(yielder: TaskYielder) {
+    TASK.set(Some(yielder));
 }
 
 /// A driver, whose calls are carried out by the simulation.
@@ -57,7 +57,7 @@ pub(super) struct SimDriver {
 
 impl SimDriver {
     fn call(&self, call: Call) -> Answer {
-        let answer = TASK.with_borrow(|task| task.as_ref()?.ask((self.switch, call)));
+        let answer = TASK.with_borrow(|task| task.as_ref()?.suspend((self.switch, call)));
         answer.unwrap_or_else(|| Err(unreachable_switch("the controller was killed")))
     }
 }

@@ -12,12 +12,12 @@ use netfold::simulated::{Events, Leaving, Rank, Start};
 use netfold::{AsyncHandle, Error, Mode, ReduceOp};
 use netfold_control::{Admission, SessionEvent, SessionRequest};
 use netfold_io::{Authenticated, PacketIo, RxBatch};
-use netfold_proto::session::{Joining, Session, SessionAction, SessionEnd, SessionFailure};
+use netfold_proto::session::{Joining, MemberSession, SessionAction, SessionEnd, SessionFailure};
 use netfold_proto::{Instant, PathValidation};
 
-use super::engine::{EngineTurns, MeshState, Pause, SimMesh, Socket, locked};
+use super::coroutine::{Step, WakeFlag};
+use super::engine::{EngineThread, MeshState, Pause, SimMesh, Socket, locked};
 use super::plan::{JobPlan, host_address};
-use super::turns::{Stop, Woken};
 use super::world::{Client, World};
 
 /// How long a first admission is tried for.
@@ -26,7 +26,7 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shortest back-off between requests to join.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 
-/// Turns of a process at one moment, at most.
+/// Coroutine of a process at one moment, at most.
 const TURNS_MAX: u32 = 10_000;
 
 /// A tensor's type and values on this rank.
@@ -55,7 +55,7 @@ struct Attempt {
 struct Member {
     number: u64,
     conn: Option<u64>,
-    session: Session,
+    session: MemberSession,
     events: Events,
     endpoint: SocketAddr,
     switch: SocketAddr,
@@ -95,9 +95,9 @@ pub(super) struct RankProcess {
     clock: Arc<AtomicU64>,
     mesh: Arc<Mutex<MeshState>>,
     pause: Pause,
-    woken: Arc<Woken>,
+    woken: Arc<WakeFlag>,
     rank_handle: Option<Rank>,
-    engine: Option<EngineTurns>,
+    engine: Option<EngineThread>,
     /// When the engine wants to go on.
     engine_due: Duration,
     attempt: Option<Attempt>,
@@ -191,7 +191,7 @@ impl RankProcess {
     }
 
     /// Has the engine look again at what it waits for.
-    pub(super) fn nudge(&mut self) {
+    pub(super) fn schedule_engine(&mut self) {
         self.engine_due = Duration::ZERO;
     }
 
@@ -470,9 +470,9 @@ impl World {
         if process.engine_due > now && !arrived && !process.woken.is_set() {
             return;
         }
-        match engine.go_on(()) {
-            Stop::Asks(timeout) => process.engine_due = now + timeout.max(Duration::from_nanos(1)),
-            Stop::Ended(ended) => {
+        match engine.resume(()) {
+            Step::Yielded(timeout) => process.engine_due = now + timeout.max(Duration::from_nanos(1)),
+            Step::Completed(ended) => {
                 process.engine = None;
                 let (job, rank) = (process.job, process.rank);
                 assert!(ended.is_some(), "the engine of rank {rank} of job {job} panicked");
@@ -561,8 +561,8 @@ impl RankProcess {
         };
         let (rank, engine) = Rank::start(start)?;
         let pause = Arc::clone(&self.pause);
-        self.engine = Some(EngineTurns::start(move |asker| {
-            *locked(&pause) = Some(asker);
+        self.engine = Some(EngineThread::start(move |yielder| {
+            *locked(&pause) = Some(yielder);
             engine();
             // The simulation's side sees the end.
             *locked(&pause) = None;

@@ -20,7 +20,7 @@ const PROBE: Duration = Duration::from_secs(60);
 const CLEANUP: Duration = Duration::from_secs(90);
 
 /// How long no controller may serve for running jobs to survive it, with the time that workers need to find the new one.
-const UNLED_MAX: Duration = Duration::from_secs(40);
+const LEADERLESS_MAX: Duration = Duration::from_secs(40);
 
 /// How long before the refusal of a worker a fault may have ended that is its cause.
 const REFUSAL: Duration = Duration::from_secs(20);
@@ -108,7 +108,7 @@ impl World {
             Reach::Unlinked => !plan.linked || has_left || running.is_none_or(|running| *begin <= running),
             Reach::Starting => running.is_none_or(|running| *begin <= running && *end + REFUSAL >= running),
         });
-        explained || self.longest_unled(Duration::ZERO, by) > UNLED_MAX
+        explained || self.longest_without_leader(Duration::ZERO, by) > LEADERLESS_MAX
     }
 
     fn can_refuse(&self, job: usize, by: Duration) -> bool {

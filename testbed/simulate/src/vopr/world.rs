@@ -124,7 +124,7 @@ pub(super) struct World {
     pub(super) begun: Vec<(Duration, Duration, Fault)>,
     /// Since when no controller serves, and the spans in which none did.
     pub(super) leaderless: Vec<(Duration, Duration)>,
-    unled_since: Option<Duration>,
+    leaderless_since: Option<Duration>,
     timeline: VecDeque<String>,
     digest: u64,
     pub(super) events: u64,
@@ -169,7 +169,7 @@ impl World {
             adversary: Adversary::new(plan.seed, plan.hosts() - 1),
             begun: Vec::new(),
             leaderless: Vec::new(),
-            unled_since: Some(Duration::ZERO),
+            leaderless_since: Some(Duration::ZERO),
             timeline: VecDeque::new(),
             digest: 0,
             events: 0,
@@ -268,19 +268,19 @@ impl World {
 
     fn note_leadership(&mut self) {
         let led = self.controllers.iter().any(|controller| controller.serves(self.now));
-        match (led, self.unled_since) {
+        match (led, self.leaderless_since) {
             (true, Some(since)) => {
                 self.leaderless.push((since, self.now));
-                self.unled_since = None;
+                self.leaderless_since = None;
             }
-            (false, None) => self.unled_since = Some(self.now),
+            (false, None) => self.leaderless_since = Some(self.now),
             _ => {}
         }
     }
 
     /// The longest time without a serving controller that overlaps a span of time.
-    pub(super) fn longest_unled(&self, from: Duration, to: Duration) -> Duration {
-        let open = self.unled_since.map(|since| (since, self.now));
+    pub(super) fn longest_without_leader(&self, from: Duration, to: Duration) -> Duration {
+        let open = self.leaderless_since.map(|since| (since, self.now));
         let spans = self.leaderless.iter().copied().chain(open);
         let overlapping = spans.filter(|(begin, end)| *begin <= to && *end >= from);
         overlapping.map(|(begin, end)| end.min(to) - begin.min(to)).max().unwrap_or_default()
@@ -568,7 +568,7 @@ impl World {
         let at = self.now + Duration::from_micros(200);
         for index in 0..self.ranks.len() {
             if self.ranks[index].job == job && self.ranks[index].is_alive() {
-                self.ranks[index].nudge();
+                self.ranks[index].schedule_engine();
                 self.wake_rank(index, at);
             }
         }

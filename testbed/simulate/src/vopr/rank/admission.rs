@@ -8,7 +8,7 @@ use netfold::{Error, Mode};
 use netfold_control::{Admission, Credentials, Join, Refusal, SessionEvent, SessionRequest};
 use netfold_io::{Authenticated, PacketIo, PortId, Transmit};
 use netfold_proto::PathValidation;
-use netfold_proto::session::{JoinStep, Joining, Membership, Session, SessionFailure};
+use netfold_proto::session::{JoinStep, Joining, MemberSession, Membership, SessionFailure};
 use netfold_wire::{JobKeys, header};
 
 use super::{Attempt, Member, Outcome, endpoint, instant};
@@ -208,7 +208,7 @@ impl World {
         process.admitted.get_or_insert(now);
         match events {
             Ok(events) => {
-                let session = Session::new(instant(now), membership);
+                let session = MemberSession::new(instant(now), membership);
                 let Attempt { number, conn, endpoint, socket, bytes, .. } = attempt;
                 process.members.push(Member {
                     number,

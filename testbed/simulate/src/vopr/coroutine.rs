@@ -1,4 +1,5 @@
-//! Threads of product code that block, run one at a time: a thread runs until it would wait, and the simulation continues it when that is over.
+//! Coroutines of product code that blocks, on threads of which one runs at a time: each runs until it would wait, and the simulation resumes it when
+//! that is over.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -10,53 +11,53 @@ use std::thread::JoinHandle;
 /// Bytes of a thread's stack.
 const STACK: usize = 512 * 1024;
 
-/// What a thread passes to the simulation when it stops.
-pub(super) enum Stop<Q, R> {
+/// Why a coroutine runs no further.
+pub(super) enum Step<Q, R> {
     /// It waits for the answer to this.
-    Asks(Q),
+    Yielded(Q),
     /// It has ended with this; `None`: it panicked.
-    Ended(Option<R>),
+    Completed(Option<R>),
 }
 
-/// The simulation's side of a thread that asks `Q`, is answered `A`, and ends with `R`.
-pub(super) struct Turns<Q, A, R> {
+/// The simulation's side of a thread that yields `Q`, is resumed with `A`, and ends with `R`.
+pub(super) struct Coroutine<Q, A, R> {
     /// `None`: the process has been killed.
     answers: Option<Sender<A>>,
-    stops: Receiver<Stop<Q, R>>,
+    steps: Receiver<Step<Q, R>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The thread's side.
-pub(super) struct Asker<Q, A, R> {
+pub(super) struct Yielder<Q, A, R> {
     answers: Receiver<A>,
-    stops: Sender<Stop<Q, R>>,
+    steps: Sender<Step<Q, R>>,
 }
 
-impl<Q: Send + 'static, A: Send + 'static, R: Send + 'static> Turns<Q, A, R> {
+impl<Q: Send + 'static, A: Send + 'static, R: Send + 'static> Coroutine<Q, A, R> {
     /// Starts a thread, which waits for its first answer before it begins.
-    pub(super) fn start(run: impl FnOnce(Asker<Q, A, R>) -> R + Send + 'static) -> Self {
+    pub(super) fn start(run: impl FnOnce(Yielder<Q, A, R>) -> R + Send + 'static) -> Self {
         let (answers, answered) = channel();
-        let (stops, stopped) = channel();
-        let asker = Asker { answers: answered, stops: stops.clone() };
+        let (steps, stepped) = channel();
+        let yielder = Yielder { answers: answered, steps: steps.clone() };
         let body = move || {
-            if asker.answers.recv().is_err() {
+            if yielder.answers.recv().is_err() {
                 return;
             }
-            let result = panic::catch_unwind(AssertUnwindSafe(|| run(asker))).ok();
+            let result = panic::catch_unwind(AssertUnwindSafe(|| run(yielder))).ok();
             // The simulation may have killed this process.
-            let _ = stops.send(Stop::Ended(result));
+            let _ = steps.send(Step::Completed(result));
         };
         let thread = std::thread::Builder::new().stack_size(STACK).spawn(body);
         let thread = thread.expect("the system starts a thread");
-        Self { answers: Some(answers), stops: stopped, thread: Some(thread) }
+        Self { answers: Some(answers), steps: stepped, thread: Some(thread) }
     }
 
-    /// Continues the thread until it stops again.
-    pub(super) fn go_on(&mut self, answer: A) -> Stop<Q, R> {
+    /// Resumes the thread until it is suspended again, or has ended.
+    pub(super) fn resume(&mut self, answer: A) -> Step<Q, R> {
         if let Some(answers) = &self.answers {
             let _ = answers.send(answer);
         }
-        self.stops.recv().unwrap_or(Stop::Ended(None))
+        self.steps.recv().unwrap_or(Step::Completed(None))
     }
 
     /// Lets the thread end as it can: it gets no more answers.
@@ -66,26 +67,26 @@ impl<Q: Send + 'static, A: Send + 'static, R: Send + 'static> Turns<Q, A, R> {
     }
 }
 
-impl<Q, A, R> Drop for Turns<Q, A, R> {
+impl<Q, A, R> Drop for Coroutine<Q, A, R> {
     fn drop(&mut self) {
         self.answers = None;
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-impl<Q, A, R> Asker<Q, A, R> {
-    /// Stops until the answer comes; `None` when the process is killed.
-    pub(super) fn ask(&self, question: Q) -> Option<A> {
-        self.stops.send(Stop::Asks(question)).ok()?;
+impl<Q, A, R> Yielder<Q, A, R> {
+    /// Yields, and waits to be resumed; `None` when the process is killed.
+    pub(super) fn suspend(&self, question: Q) -> Option<A> {
+        self.steps.send(Step::Yielded(question)).ok()?;
         self.answers.recv().ok()
     }
 }
 
 /// A waker that the simulation looks at.
 #[derive(Default)]
-pub(super) struct Woken(AtomicBool);
+pub(super) struct WakeFlag(AtomicBool);
 
-impl Woken {
+impl WakeFlag {
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -99,7 +100,7 @@ impl Woken {
     }
 }
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
