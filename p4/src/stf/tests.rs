@@ -50,7 +50,7 @@ fn nonsense_is_refused_with_its_line() {
     }
 }
 
-/// Found by fuzzing: a value was written with fewer digits than it was read with, or as one without an open digit.
+/// Before, a value was written with fewer digits than it was read with, or as one without an open digit.
 #[test]
 fn digits_that_count_are_written() {
     for (text, written) in [
