@@ -150,6 +150,15 @@ pub fn explore(
     stop: impl Fn(u64) -> bool + Sync,
     progress: impl Fn(&Totals) + Sync,
 ) -> Result<Totals, Box<Violation>> {
+    explore_by(run, first, stop, progress)
+}
+
+fn explore_by(
+    run: impl Fn(u64) -> Result<Summary, Box<Violation>> + Sync,
+    first: u64,
+    stop: impl Fn(u64) -> bool + Sync,
+    progress: impl Fn(&Totals) + Sync,
+) -> Result<Totals, Box<Violation>> {
     let (next, totals) = (AtomicU64::new(0), Mutex::new(Totals::default()));
     let found: Mutex<Option<Box<Violation>>> = Mutex::new(None);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -187,6 +196,22 @@ pub fn explore(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_violation_of_the_smallest_seed_is_returned() {
+        let play = |seed: u64| {
+            let violation = || Violation { seed, message: "wrong".into(), timeline: vec!["history".into()] };
+            if seed < 30 {
+                Ok(Summary { faults: 2, ..Summary::default() })
+            } else {
+                Err(Box::new(violation()))
+            }
+        };
+        let found = explore_by(play, 7, |_| false, |_| {}).unwrap_err();
+        assert_eq!((found.seed, found.to_string().as_str()), (30, "history\nseed 30: wrong"));
+        let totals = explore_by(play, 7, |begun| begun >= 20, |_| {}).unwrap();
+        assert_eq!((totals.seeds, totals.sums.faults), (20, 40));
+    }
 
     #[test]
     fn equal_seeds_give_equal_histories() {

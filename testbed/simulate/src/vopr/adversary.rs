@@ -48,14 +48,13 @@ pub(super) struct Adversary {
     rng: Xoshiro256PlusPlus,
     host: usize,
     conns: BTreeMap<u64, Own>,
-    asked: u64,
     places: Vec<Place>,
 }
 
 impl Adversary {
     pub(super) fn new(seed: u64, host: usize) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(11) ^ 0x5eed);
-        Self { rng, host, conns: BTreeMap::new(), asked: 0, places: Vec::new() }
+        Self { rng, host, conns: BTreeMap::new(), places: Vec::new() }
     }
 
     pub(super) fn address(&self) -> IpAddr {
@@ -156,8 +155,7 @@ impl World {
         self.prove_paths();
         match self.adversary.rng.random_range(0..10) {
             0..=1 if self.adversary.conns.len() < CONNS_MAX => {
-                self.adversary.asked += 1;
-                self.connect(Client::Adversary(self.adversary.asked), self.adversary.host);
+                self.connect(Client::Adversary, self.adversary.host);
             }
             2..=4 => self.adversary_says(),
             5 => {
@@ -217,7 +215,7 @@ impl World {
         self.send_datagram(from, to, bytes);
     }
 
-    pub(super) fn adversary_connected(&mut self, _: u64, conn: Option<u64>) {
+    pub(super) fn adversary_connected(&mut self, conn: Option<u64>) {
         if let Some(conn) = conn {
             self.adversary.conns.insert(conn, Own::default());
         }
@@ -267,7 +265,7 @@ impl World {
         requests.into_iter().for_each(|(from, to, request)| self.send_datagram(from, to, request));
     }
 
-    pub(super) fn adversary_datagram(&mut self, _: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+    pub(super) fn adversary_datagram(&mut self, to: SocketAddr, bytes: &[u8]) {
         let found = self.adversary.conns.iter_mut().find_map(|(conn, own)| {
             let (path, _) = own.validation.as_ref().filter(|_| own.endpoint == Some(to))?;
             let token = path.token(bytes)?;

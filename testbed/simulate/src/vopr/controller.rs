@@ -119,7 +119,7 @@ struct Running {
 }
 
 impl Controller {
-    pub(super) fn new(_: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             incarnation: 0,
             alive: false,
@@ -132,7 +132,7 @@ impl Controller {
     }
 
     /// Whether it accepts workers.
-    pub(super) fn serves(&self, _: Duration) -> bool {
+    pub(super) fn serves(&self) -> bool {
         self.alive && self.running.is_some()
     }
 
@@ -573,7 +573,7 @@ impl World {
     /// An operator adds a tenant, and is told when that is done.
     pub(super) fn operate(&mut self) {
         let leader = (0..self.controllers.len()).find(|index| {
-            self.controllers[*index].serves(self.now) && self.controllers[*index].paused_until <= self.now
+            self.controllers[*index].serves() && self.controllers[*index].paused_until <= self.now
         });
         let Some(index) = leader else { return };
         let name = format!("tenant{}", self.commands);

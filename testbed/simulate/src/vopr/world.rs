@@ -34,8 +34,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
 pub(super) enum Client {
     /// A rank, by its place among all ranks, and which of its connections.
     Rank(usize, u64),
-    /// One of the adversary's.
-    Adversary(u64),
+    /// The adversary.
+    Adversary,
 }
 
 /// A control connection.
@@ -150,7 +150,7 @@ impl World {
         };
         let devices: Vec<_> = (0..plan.switches()).map(device).collect();
         let switches = devices.iter().enumerate().map(|(index, device)| (device.address, index)).collect();
-        let controllers = (0..plan.controllers).map(Controller::new).collect();
+        let controllers = (0..plan.controllers).map(|_| Controller::new()).collect();
         let meshes = plan.jobs.iter().map(|job| Arc::new(Mutex::new(MeshState::new(job.hosts.len() as u16))));
         let mut world = Self {
             now: Duration::ZERO,
@@ -267,7 +267,7 @@ impl World {
     }
 
     fn note_leadership(&mut self) {
-        let led = self.controllers.iter().any(|controller| controller.serves(self.now));
+        let led = self.controllers.iter().any(|controller| controller.serves());
         match (led, self.leaderless_since) {
             (true, Some(since)) => {
                 self.leaderless.push((since, self.now));
@@ -298,7 +298,7 @@ impl World {
                 }
             }
             Event::Connected(Client::Rank(index, number), conn) => self.rank_connected(index, number, conn),
-            Event::Connected(Client::Adversary(number), conn) => self.adversary_connected(number, conn),
+            Event::Connected(Client::Adversary, conn) => self.adversary_connected(conn),
             Event::ToClient(conn, bytes) => self.client_receives(conn, bytes),
             Event::ToPort(conn, bytes) => self.port_receives(conn, bytes),
             Event::Datagram(from, to, bytes) => self.datagram(from, to, bytes),
@@ -414,7 +414,7 @@ impl World {
                 continue;
             }
             waited += 2 * latency;
-            if self.controllers[index].serves(self.now) {
+            if self.controllers[index].serves() {
                 self.conns_opened += 1;
                 let conn = self.conns_opened;
                 let incarnation = self.controllers[index].incarnation;
@@ -488,7 +488,7 @@ impl World {
         }
         match conn.client {
             Client::Rank(index, _) => self.rank_received(index, number, bytes),
-            Client::Adversary(_) => self.adversary_received(number, bytes),
+            Client::Adversary => self.adversary_received(number, bytes),
         }
     }
 
@@ -544,7 +544,7 @@ impl World {
                 self.wake_rank(index, self.now);
             }
         } else if to.ip() == self.adversary.address() {
-            self.adversary_datagram(from, to, &bytes);
+            self.adversary_datagram(to, &bytes);
         }
     }
 
