@@ -29,6 +29,9 @@ pub struct Limits {
     /// Whether its program can leave shares out of a sum.
     #[serde(default)]
     pub bounded_loss: bool,
+    /// Whether its program can deliver the lanes of a result to one member alone.
+    #[serde(default)]
+    pub owners: bool,
     /// Whether it authenticates packets, and is given keys over a connection that does not reveal them.
     #[serde(default)]
     pub authenticates: bool,

@@ -25,7 +25,7 @@ use shape::shift_for;
 
 use crate::ticket::{PacketSender, TicketKey};
 use netfold_control::{Admission, Numerics};
-use netfold_p4::allreduce::{Child, Node, Parent};
+use netfold_p4::allreduce::{Behind, Child, Node, Parent};
 use netfold_p4::entry::Replica;
 use netfold_wire::{CHILDREN_MAX, JobKeys, LEVELS_MAX, PortKeys, WORLD_MAX};
 use serde::{Deserialize, Serialize};
@@ -286,6 +286,9 @@ impl TreePlan {
     ///
     /// [`TreeError::Shift`] when workers are at different depths of a tree of wide numerics.
     pub fn with_numerics(mut self, numerics: Numerics) -> Result<Self, TreeError> {
+        if numerics == Numerics::Saturating {
+            self.deliver_to_all_switches();
+        }
         if numerics != Numerics::Wide {
             return Ok(self);
         }
@@ -304,6 +307,18 @@ impl TreePlan {
             }
         }
         Ok(self)
+    }
+
+    /// Gives every switch the lanes of all results, from which it derives the flag `saturated` of those that it repeats.
+    fn deliver_to_all_switches(&mut self) {
+        let ports_of_workers: Vec<(usize, u16)> = self.workers.clone();
+        for (switch, place) in self.switch_plans.iter_mut().enumerate() {
+            for child in &mut place.children {
+                if !ports_of_workers.contains(&(switch, child.port)) {
+                    child.behind = None;
+                }
+            }
+        }
     }
 
     /// The plan of an authenticated job, whose packets have keys derived from `secret`. A worker and a switch have each a key for what they send
@@ -406,6 +421,11 @@ fn below(shape: &Shape) -> Vec<Vec<ChildRef>> {
     below
 }
 
+/// The replica instance of a port's copies: each port is one peer's alone.
+const fn instance(port: u16) -> u16 {
+    port + 1
+}
+
 struct PlanBuilder<'a> {
     job: TreeJob,
     shape: &'a Shape,
@@ -430,10 +450,18 @@ impl PlanBuilder<'_> {
             };
             let port = site.first_port + index as u16;
             ports.push(PortBinding { port, peer, keys: None });
-            children.push(Child { port, source: self.source(switch, port, peer)?, rank: index as u8 });
+            children.push(Child {
+                port,
+                source: self.source(switch, port, peer)?,
+                rank: index as u8,
+                behind: self.ranks_behind(*below).map(|(first, last)| Behind {
+                    instance: instance(port),
+                    first,
+                    last,
+                }),
+            });
         }
-        // Instances are those of the ports, each port being one peer's alone.
-        let replica = |port: u16| Replica { port, instance: port + 1 };
+        let replica = |port: u16| Replica { port, instance: instance(port) };
         let mut groups = vec![MulticastGroup {
             group: site.first_group,
             replicas: children.iter().map(|child| replica(child.port)).collect(),
@@ -464,8 +492,20 @@ impl PlanBuilder<'_> {
             parent: above,
             shift: None,
             bounded_loss: site.limits.bounded_loss,
+            owners: site.limits.owners,
         };
         Ok(SwitchPlan { depth, node, children, ports, groups })
+    }
+
+    /// The lowest and the highest rank of the workers behind a child.
+    fn ranks_behind(&self, child: ChildRef) -> Option<(u16, u16)> {
+        match child {
+            ChildRef::Worker(rank) => Some((rank as u16, rank as u16)),
+            ChildRef::Switch(switch) => {
+                let behind = self.below[switch].iter().filter_map(|child| self.ranks_behind(*child));
+                behind.reduce(|(first, last), (low, high)| (first.min(low), last.max(high)))
+            }
+        }
     }
 
     fn check(&self, switch: usize, children: usize, has_parent: bool) -> Result<(), TreeError> {

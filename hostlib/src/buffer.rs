@@ -6,7 +6,8 @@
 //!
 //! - A span stays inside its buffer: its elements are accessed through views that borrow the buffer.
 //! - Lent memory: the buffer goes through [`lend`], which does not return, and does not unwind, before the buffer's [`Completion`] is settled.
-//! - Memory given away: the buffer holds its owner (`owner`), which moves to the completion when the completion is settled.
+//! - Memory given away: the buffer holds its owners (`owner`, `returned`); the one that is returned moves to the completion when the completion is
+//!   settled.
 //! - Promised memory: by the contract of `submit` it is valid and left alone until the completion is settled.
 //! - A completion is settled only by [`OpBuffer::finish`] or by dropping the buffer, and both destroy the spans first. The
 //!   settling locks the completion's mutex and so happens after every access of the library's threads and before whatever the
@@ -108,6 +109,8 @@ pub(crate) struct OpBuffer {
     /// Input of calls that are not in place; `None` when `memory` holds it.
     input: Option<Span>,
     owner: Option<MemoryOwner>,
+    /// The caller's vectors: the one that is returned, and an input beside it.
+    returned: Option<(MemoryOwner, Option<MemoryOwner>)>,
     copy_back: Option<CopyBack>,
     /// On success, every element is divided by this.
     divisor: Option<u32>,
@@ -157,6 +160,7 @@ impl OpBuffer {
             memory,
             input: None,
             owner: None,
+            returned: None,
             copy_back: None,
             divisor: None,
             residual: None,
@@ -177,6 +181,12 @@ impl OpBuffer {
         let mut buffer = Self::new(Span { dtype: T::DTYPE, start, len });
         buffer.owner = Some(Box::new(elements));
         buffer
+    }
+
+    /// Holds the vectors that the buffer was made of until it is settled, and returns the output as the completion's owner.
+    pub(crate) fn hold<T: Element>(&mut self, input: Option<Vec<T>>, output: Vec<T>) {
+        let input = input.map(|input| Box::new(input) as MemoryOwner);
+        self.returned = Some((Box::new(output), input));
     }
 
     /// Memory of `bytes / 8` words, rounded up, seen as elements of `dtype`: aligned for any type, and zero.
@@ -367,7 +377,12 @@ impl OpBuffer {
         if let Some(whole) = self.whole.take() {
             whole.settle_part(result.clone());
         }
-        self.completion.settle(result, self.owner.take());
+        let owner = self.owner.take();
+        let owner = match self.returned.take() {
+            Some((output, _)) => Some(output),
+            None => owner,
+        };
+        self.completion.settle(result, owner);
     }
 }
 

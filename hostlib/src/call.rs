@@ -45,6 +45,14 @@ impl Call {
     /// A barrier.
     pub const BARRIER: Self = Self::new(Collective::Barrier, DType::None, ReduceOp::Sum, 0);
 
+    /// Whether the output takes the place of the input.
+    pub(crate) const fn is_in_place(&self) -> bool {
+        matches!(
+            self.collective,
+            Collective::AllReduce | Collective::Reduce { .. } | Collective::Broadcast { .. }
+        )
+    }
+
     /// Elements of this rank's input in a group of `world` ranks.
     pub const fn input_len(&self, world: u16) -> usize {
         self.collective.info().input.elements(self.count, world)

@@ -43,10 +43,17 @@ impl Coding {
     }
 }
 
+impl Coding {
+    /// What the lanes of one chunk carry, in [units](units) of an element type; at least 1.
+    pub(crate) fn chunk_units(self, dtype: DType, lane_bytes: usize) -> u64 {
+        self.chunk_elements(lane_size(dtype), lane_bytes).max(1) as u64
+    }
+}
+
 /// Data chunks of an operation in packets of `lane_bytes` bytes of lanes.
 pub(crate) fn chunks(descriptor: &Descriptor, coding: Coding, lane_bytes: usize) -> u64 {
     let (elements, units) = (descriptor.elements, units(descriptor.dtype));
-    (elements * units).div_ceil(coding.chunk_elements(lane_size(descriptor.dtype), lane_bytes).max(1) as u64)
+    (elements * units).div_ceil(coding.chunk_units(descriptor.dtype, lane_bytes))
 }
 
 /// Elements that begin a chunk are multiples of this; `None` where chunks cut elements apart.

@@ -4,7 +4,7 @@
     reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
 )]
 
-use netfold_wire::{Collective, DType, Mode, ReduceOp};
+use netfold_wire::{Collective, DType, Extent, Mode, Numerics, ReduceOp};
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -171,6 +171,49 @@ impl Communicator {
     /// [`Error::Root`], and as for [`all_reduce`](Self::all_reduce).
     pub fn reduce<T: Element>(&self, tensor: &mut [T], op: ReduceOp, root: u16) -> Result<OpReport, Error> {
         self.in_place(Collective::Reduce { root }, tensor, op)
+    }
+
+    /// Starts any collective on a tensor that is given away, in a [class](crate::Builder::classes) of operations. The handle returns the
+    /// output: the tensor where the collective works in place (all-reduce, reduce, broadcast), else another one. Many may be in flight; a
+    /// reduce-scatter and an all-gather of two classes use the two directions of a link at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutputLength`] when a tensor of parts for all ranks is not a multiple of their number, [`Error::Class`], and as for the blocking
+    /// form of the collective.
+    pub fn run_async<T: Element>(
+        &self,
+        collective: Collective,
+        mut input: Vec<T>,
+        op: ReduceOp,
+        class: u8,
+    ) -> Result<AsyncHandle<T>, Error> {
+        let world = self.context.world;
+        let parts = if collective.info().input == Extent::CountPerRank { usize::from(world) } else { 1 };
+        let call = Call::new(collective, T::DTYPE, op, input.len() / parts).in_class(class);
+        let (needed, len) = (call.input_len(world), call.output_len(world));
+        if input.len() != needed {
+            let collective = collective.name();
+            return Err(Error::OutputLength { collective, input: input.len(), output: len, world });
+        }
+        let route = self.route(&call)?;
+        let mut output = if call.is_in_place() { None } else { Some(vec![T::default(); len]) };
+        let (send, recv) = match &mut output {
+            Some(output) => (input.as_ptr(), output.as_mut_ptr()),
+            None => {
+                let tensor = input.as_mut_ptr();
+                (tensor.cast_const(), tensor)
+            }
+        };
+        // SAFETY: the buffer holds both vectors, whose elements stay where they are, until it is settled; no other code has access to them.
+        let mut buffer = unsafe { self.make_buffer(&call, &route, send.cast(), recv.cast()) };
+        match output {
+            Some(output) => buffer.hold(Some(input), output),
+            None => buffer.hold(None, input),
+        }
+        let completion = buffer.completion();
+        self.start(route, buffer);
+        Ok(AsyncHandle { completion, tensor: PhantomData })
     }
 
     /// Replaces `tensor` on every rank by `root`'s, bit for bit. Blocks until it is there.
@@ -391,6 +434,13 @@ impl Communicator {
         call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.context.small
     }
 
+    /// Whether a ring moves fewer bytes than the switch: to an all-gather in which ranks without a part of a chunk send lanes, too.
+    fn gathers_by_hosts(&self, call: &Call) -> bool {
+        let config = &self.context.config;
+        let headers = config.mode.numerics() == Numerics::Word && config.group_key.is_none();
+        call.collective == Collective::AllGather && !headers
+    }
+
     /// The route of a call. The same on every rank.
     pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
         if std::process::id() != self.owner {
@@ -415,7 +465,7 @@ impl Communicator {
             return Err(Error::ElementType);
         }
         let no_switch = match (&self.network, &self.host) {
-            (Some(_), Some(_)) if call.collective == Collective::AllGather => None, // a ring moves fewer bytes
+            (Some(_), Some(_)) if self.gathers_by_hosts(call) => None,
             (Some(_), Some(_)) if self.is_small(call) => None,
             (Some(_), _) => match lower::supported_by_switch(call, &self.context.config) {
                 Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use netfold_proto::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpSpec, OpSpecError, Tolerance};
+use netfold_proto::{
+    DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpSpec, OpSpecError, Parts, Sharing, Tolerance,
+};
 use netfold_wire::{Collective, DType, LaneOp, Mode, Numerics, ReduceOp};
 
 use crate::buffer::OpBuffer;
 use crate::call::Call;
-use crate::coding::{Coding, chunks, lanes_type};
+use crate::coding::{Coding, chunks, lanes_type, units};
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::operation::Operation;
@@ -95,10 +97,13 @@ pub fn switch_reduces(mode: Mode, dtype: DType, op: ReduceOp) -> Result<(), &'st
 pub(crate) type SwitchOperation = Operation<Lowered>;
 
 impl Lowered {
-    /// Data chunks in packets of `lane_bytes` bytes of lanes. Tensors of too many are refused where they are submitted.
-    pub(crate) fn chunks(&self, lane_bytes: usize) -> u32 {
+    /// Cuts the tensor for packets of `lane_bytes` bytes of lanes. Tensors of too many chunks are refused where they are submitted.
+    pub(crate) fn cut_for(&mut self, lane_bytes: usize) {
         let chunks = chunks(&self.spec.descriptor, self.coding, lane_bytes);
-        u32::try_from(chunks).unwrap_or(u32::MAX)
+        self.spec.data_chunks = u32::try_from(chunks).unwrap_or(u32::MAX);
+        if let Sharing::FromEach(parts) | Sharing::ToEach(parts) = &mut self.spec.sharing {
+            parts.chunk = self.coding.chunk_units(self.spec.descriptor.dtype, lane_bytes);
+        }
     }
 }
 
@@ -144,8 +149,27 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
         exponents: matches!(coding, Coding::Blocks(..)),
         class: call.class,
         lane_op: descriptor.lane_op,
+        sharing: sharing(call, context, coding),
     };
     Ok(Lowered { spec, coding })
+}
+
+/// Which ranks contribute to a chunk of a call, and which receive it.
+fn sharing(call: &Call, context: &OpContext, coding: Coding) -> Sharing {
+    let parts = Parts {
+        first: 0,
+        part: (call.count as u64 * units(call.dtype)).max(1),
+        chunk: coding.chunk_units(call.dtype, context.lane_bytes),
+    };
+    // Masks cancel in the sum of all ranks' lanes.
+    let masked = context.config.group_key.is_some();
+    match call.collective {
+        Collective::Broadcast { root } if !masked => Sharing::From(root),
+        Collective::AllGather if !masked => Sharing::FromEach(parts),
+        Collective::Reduce { root } => Sharing::To(root),
+        Collective::ReduceScatter => Sharing::ToEach(parts),
+        _ => Sharing::All,
+    }
 }
 
 /// How many contributions a call may leave out: none but in sums of floats over all ranks.

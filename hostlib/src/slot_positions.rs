@@ -11,6 +11,8 @@
 //!
 //! Ranks that are ahead may have given the tensor back already; [`RetainedResults`] keeps copies of the newest results for them.
 
+use netfold_wire::{DType, ReduceOp};
+
 use crate::error::Error;
 
 /// The positions of this rank's slots: for each, the first one whose result it lacks.
@@ -56,6 +58,8 @@ pub(crate) struct Reconciliation {
     pub(crate) repairs: Vec<Repair>,
     /// Of each slot, by position modulo the number of slots, the first position that is done nowhere.
     floors: Vec<u64>,
+    /// By rank.
+    positions: Vec<SlotPositions>,
 }
 
 impl Reconciliation {
@@ -64,7 +68,7 @@ impl Reconciliation {
     /// # Errors
     ///
     /// [`Error::Control`] when they cannot be those of one job.
-    pub(crate) fn of(all: &[SlotPositions], rank: u16) -> Result<Self, Error> {
+    pub(crate) fn of(all: Vec<SlotPositions>, rank: u16) -> Result<Self, Error> {
         let inconsistent = Error::Control { what: "the ranks' slot positions contradict each other" };
         let Some(mine) = all.get(usize::from(rank)) else { return Err(inconsistent) };
         let slots = mine.0.len();
@@ -93,12 +97,20 @@ impl Reconciliation {
         }
         let floors = floors.into_iter().flatten().collect();
         repairs.sort_by_key(|repair| (repair.holder, repair.position));
-        Ok(Self { repairs, floors })
+        Ok(Self { repairs, floors, positions: all })
     }
 
     /// Number of slots.
     pub(crate) fn slots(&self) -> u64 {
         self.floors.len() as u64
+    }
+
+    /// Whether a rank has the result of the position of a repair.
+    pub(crate) fn has(&self, rank: u16, position: u64) -> bool {
+        let slots = self.floors.len() as u64;
+        let slot = |at: &&u64| **at % slots == position % slots;
+        let positions = self.positions.get(usize::from(rank)).map(|positions| &positions.0[..]);
+        positions.unwrap_or_default().iter().find(slot).is_some_and(|at| *at > position)
     }
 
     /// Whether no rank has the result of this position.
@@ -107,17 +119,39 @@ impl Reconciliation {
     }
 }
 
-/// Copies of the newest results, one a slot: what this rank may have to pass on after it has given a tensor back.
+/// Copies of the newest results, one a slot: what this rank may have to pass on after it has given a tensor back. Of a chunk that one rank
+/// receives, the others keep their contributions.
 #[derive(Debug)]
 pub(crate) struct RetainedResults {
-    /// By position modulo the number of slots: the position, and its elements' bytes.
-    kept: Vec<(u64, Vec<u8>)>,
+    /// By position modulo the number of slots.
+    kept: Vec<Retained>,
+}
+
+/// What is kept of one chunk.
+#[derive(Debug)]
+struct Retained {
+    position: u64,
+    /// Its elements' bytes.
+    bytes: Vec<u8>,
+    owned: Option<OwnedChunk>,
+}
+
+/// A chunk whose result one rank receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnedChunk {
+    /// The rank.
+    pub(crate) owner: u16,
+    /// How contributions are reduced.
+    pub(crate) op: ReduceOp,
+    /// Type of the elements.
+    pub(crate) dtype: DType,
 }
 
 impl RetainedResults {
     /// Room for `slots` results of at most `bytes` bytes.
     pub(crate) fn new(slots: usize, bytes: usize) -> Self {
-        Self { kept: (0..slots.max(1)).map(|_| (u64::MAX, Vec::with_capacity(bytes))).collect() }
+        let empty = || Retained { position: u64::MAX, bytes: Vec::with_capacity(bytes), owned: None };
+        Self { kept: (0..slots.max(1)).map(|_| empty()).collect() }
     }
 
     /// Number of slots.
@@ -125,19 +159,28 @@ impl RetainedResults {
         self.kept.len()
     }
 
-    /// Keeps the result of `position`, instead of the slot's one before.
-    pub(crate) fn keep(&mut self, position: u64, bytes: &[u8]) {
+    /// Keeps the result of `position`, or this rank's contribution to it, instead of the slot's one before.
+    pub(crate) fn keep(&mut self, position: u64, bytes: &[u8], owned: Option<OwnedChunk>) {
         let index = (position % self.kept.len() as u64) as usize;
-        let (at, kept) = &mut self.kept[index];
-        *at = position;
-        kept.clear();
-        kept.extend_from_slice(bytes);
+        let kept = &mut self.kept[index];
+        (kept.position, kept.owned) = (position, owned);
+        kept.bytes.clear();
+        kept.bytes.extend_from_slice(bytes);
     }
 
-    /// The result of `position`, if it is the slot's newest.
+    fn at(&self, position: u64) -> Option<&Retained> {
+        let kept = &self.kept[(position % self.kept.len() as u64) as usize];
+        (kept.position == position).then_some(kept)
+    }
+
+    /// What was kept of `position`, if it is the slot's newest.
     pub(crate) fn get(&self, position: u64) -> Option<&[u8]> {
-        let (at, kept) = &self.kept[(position % self.kept.len() as u64) as usize];
-        (*at == position).then_some(kept)
+        self.at(position).map(|kept| &kept.bytes[..])
+    }
+
+    /// Whose chunk `position` is, if it is the slot's newest and one rank's.
+    pub(crate) fn owned(&self, position: u64) -> Option<OwnedChunk> {
+        self.at(position)?.owned
     }
 }
 
@@ -151,7 +194,7 @@ mod tests {
         let slot_positions = |positions: &[u64]| SlotPositions(positions.to_vec());
         let all =
             [slot_positions(&[4, 9, 6, 3]), slot_positions(&[8, 5, 6, 3]), slot_positions(&[8, 9, 6, 3])];
-        let reconciled = Reconciliation::of(&all, 1).expect("one job");
+        let reconciled = Reconciliation::of(all.to_vec(), 1).expect("one job");
         let repair = |position, holder, lacking| Repair { position, holder, lacking };
         assert_eq!(reconciled.repairs, [repair(5, 0, true), repair(4, 1, false)]);
         let undone: Vec<u64> = (0..16).filter(|position| reconciled.is_undone(*position)).collect();
@@ -169,9 +212,9 @@ mod tests {
             vec![slot_positions(&[0, 2]), slot_positions(&[0, 2])],
             vec![slot_positions(&[0, 1]), slot_positions(&[2, 1]), slot_positions(&[4, 1])],
         ] {
-            assert!(Reconciliation::of(&bad, 0).is_err(), "{bad:?}");
+            assert!(Reconciliation::of(bad.clone(), 0).is_err(), "{bad:?}");
         }
-        assert!(Reconciliation::of(&[], 0).is_err());
+        assert!(Reconciliation::of(vec![], 0).is_err());
         assert_eq!(SlotPositions::from_bytes(&[0; 15], 2), None);
     }
 
@@ -194,13 +237,16 @@ mod tests {
             let gathered: Vec<SlotPositions> = all.iter()
                 .map(|one| SlotPositions::from_bytes(&one.to_bytes(), slots as usize).unwrap()).collect();
             for rank in 0..world {
-                let reconciled = Reconciliation::of(&gathered, rank as u16).unwrap();
+                let reconciled = Reconciliation::of(gathered.clone(), rank as u16).unwrap();
                 for position in 0..slots * 70 {
                     let slot = (position % slots) as usize;
                     let has = |rank: usize| at[rank][slot] > position;
                     let holders: Vec<usize> = (0..world).filter(|rank| has(*rank)).collect();
                     prop_assert_eq!(reconciled.is_undone(position), holders.is_empty());
                     let repair = reconciled.repairs.iter().find(|repair| repair.position == position);
+                    if let Some(repair) = repair {
+                        prop_assert!((0..world).all(|rank| reconciled.has(rank as u16, repair.position) == has(rank)));
+                    }
                     let partly = !holders.is_empty() && holders.len() < world;
                     prop_assert_eq!(repair.is_some(), partly);
                     if let Some(repair) = repair {
@@ -215,13 +261,15 @@ mod tests {
     #[test]
     fn the_newest_result_of_each_slot_is_retained() {
         let mut retained = RetainedResults::new(2, 4);
-        retained.keep(4, b"four");
-        retained.keep(5, b"five");
-        retained.keep(6, b"six");
+        let owned = OwnedChunk { owner: 3, op: ReduceOp::Sum, dtype: DType::F32 };
+        retained.keep(4, b"four", None);
+        retained.keep(5, b"five", None);
+        retained.keep(6, b"six", Some(owned));
         assert_eq!(
             (retained.get(4), retained.get(5), retained.get(6)),
             (None, Some(&b"five"[..]), Some(&b"six"[..]))
         );
-        assert_eq!(retained.get(0), None);
+        assert_eq!((retained.get(0), retained.owned(0)), (None, None));
+        assert_eq!((retained.owned(5), retained.owned(6)), (None, Some(owned)));
     }
 }

@@ -192,7 +192,7 @@ impl Streams {
         let number = self.next;
         self.next += 1;
         // Operations are made before it is known which attachment executes them.
-        operation.request.spec.data_chunks = operation.request.chunks(self.lane_bytes());
+        operation.request.cut_for(self.lane_bytes());
         let classes = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
         let Some(stream) = self.all.get_mut(usize::from(operation.request.spec.class)) else {
             // Not reached: classes are checked where operations are submitted.
@@ -322,7 +322,7 @@ impl Streams {
         mut operation: SwitchOperation,
     ) -> Result<(), Error> {
         self.next += 1;
-        operation.request.spec.data_chunks = operation.request.chunks(self.lane_bytes());
+        operation.request.cut_for(self.lane_bytes());
         self.all[0].tensors.execute(peers, operation)
     }
 

@@ -5,7 +5,7 @@ mod magnitude;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bytes::{HalfFloat, in_binary32};
+pub(crate) use bytes::{HalfFloat, all_reduce, in_binary32};
 
 use std::collections::VecDeque;
 
@@ -169,7 +169,7 @@ impl Tensors {
         self.first += 1;
         self.finished_bytes += pending.tensor_bytes();
         if let Some(retained) = &mut self.retained {
-            pending.retain_tail(retained);
+            pending.retain_tail(retained, self.world);
         }
         pending.finish();
     }
@@ -259,6 +259,23 @@ impl PendingOp {
         if let Some((elements, residual)) = self.operation.buffer.elements_and_residual() {
             let residual = block_mut(residual, chunk, len);
             residual.copy_from_slice(block(elements, chunk, len));
+        }
+    }
+
+    /// Counts the result of a chunk of `world` ranks, and keeps what it lacks of this rank's input, which the tensor must still hold.
+    fn note_result(&mut self, coded: CodedChunk, contributors: Contributors, world: u16) {
+        let CodedChunk { chunk, exp, full_headroom, .. } = coded;
+        let Contributors { count, own } = contributors;
+        self.saturated += u32::from(full_headroom);
+        self.left_out += u32::from(!own);
+        if let OpCodec::Blocks(quantizer) = self.codec(full_headroom) {
+            self.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
+            if own {
+                self.keep_residual(&quantizer, chunk, exp);
+            } else {
+                self.keep_input(chunk);
+            }
+            self.partial += u32::from(count < world);
         }
     }
 
@@ -378,6 +395,13 @@ impl Codec for Tensors {
         self.unpack_plain(coded, contributors, masks.remove(coded, lanes));
         self.masks = Some(masks);
     }
+
+    fn pass(&mut self, coded: CodedChunk, contributors: Contributors) {
+        let world = self.world;
+        if let Some(pending) = self.at(coded.op) {
+            pending.note_result(coded, contributors, world);
+        }
+    }
 }
 
 impl Tensors {
@@ -405,22 +429,14 @@ impl Tensors {
 
     /// Takes a result's lanes without masks.
     #[inline]
-    fn unpack_plain(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors, lanes: &[u8]) {
+    fn unpack_plain(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]) {
         let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let world = self.world;
         let Some(pending) = self.at(op) else { return };
-        let len = pending.chunk_elements;
-        pending.saturated += u32::from(full_headroom);
-        pending.left_out += u32::from(!own);
+        pending.note_result(coded, contributors, world);
+        let (len, count) = (pending.chunk_elements, contributors.count);
         match pending.codec(full_headroom) {
             OpCodec::Blocks(q) => {
-                pending.non_finite += u32::from(exp == EXPONENT_NON_FINITE);
-                if own {
-                    pending.keep_residual(&q, chunk, exp);
-                } else {
-                    pending.keep_input(chunk);
-                }
-                pending.partial += u32::from(count < world);
                 let rescaling = pending.rescaling(count, world);
                 with_floats!(
                     ViewMut: pending.operation.buffer.view_mut(),

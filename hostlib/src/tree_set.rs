@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netfold_proto::{Descriptor, OpSpec};
+use netfold_proto::{Descriptor, OpSpec, Sharing};
 
 use crate::coding;
 use crate::error::Error;
@@ -101,15 +101,15 @@ impl TreeSet {
         let Operation { buffer, submitted, .. } = operation;
         let units = coding::units(spec.descriptor.dtype) as usize;
         let lens: Vec<usize> = parts.iter().map(|elements| *elements as usize * units).collect();
+        let mut sharing = spec.sharing;
         for ((elements, buffer), tree) in parts.iter().zip(buffer.divide(&lens)).zip(&routed.trees) {
             let descriptor = Descriptor { elements: *elements, ..spec.descriptor };
-            let data_chunks = coding::chunks(&descriptor, coding, self.lane_bytes) as u32;
-            let spec = OpSpec { descriptor, data_chunks, ..spec };
-            self.trees[*tree].mailbox.submit(Operation {
-                request: Lowered { spec, coding },
-                buffer,
-                submitted,
-            });
+            let mut request = Lowered { spec: OpSpec { descriptor, sharing, ..spec }, coding };
+            request.cut_for(self.lane_bytes);
+            self.trees[*tree].mailbox.submit(Operation { request, buffer, submitted });
+            if let Sharing::FromEach(parts) | Sharing::ToEach(parts) = &mut sharing {
+                parts.first += *elements * units as u64;
+            }
         }
     }
 

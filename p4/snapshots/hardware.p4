@@ -52,6 +52,8 @@ header netfold_t {
     bit<16> count;
     bit<8> exp;
     bit<8> exp_next;
+    bit<16> owner;
+    bit<16> reserved;
 }
 
 header lanes_t {
@@ -150,6 +152,8 @@ struct metadata_t {
     bit<32> settled;
     bit<32> share;
     bit<32> tally;
+    bit<16> first;
+    bit<16> last;
     bit<48> swap;
 }
 
@@ -1765,12 +1769,14 @@ control IngressImpl(
     }
 
     @id(0x01000001)
-    action admit(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group) {
+    action admit(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group, @id(6) bit<16> first, @id(7) bit<16> last) {
         meta.index = base;
         meta.bit_mask = bit_mask;
         meta.others = others;
         meta.world = world;
         meta.group = group;
+        meta.first = first;
+        meta.last = last;
     }
 
     @id(0x01000002)
@@ -1799,7 +1805,7 @@ control IngressImpl(
     }
 
     @id(0x01000007)
-    action admit_below(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group, @id(6) bit<16> up, @id(7) bit<16> workers) {
+    action admit_below(@id(1) bit<32> base, @id(2) bit<32> bit_mask, @id(3) bit<32> others, @id(4) bit<16> world, @id(5) bit<16> group, @id(6) bit<16> up, @id(7) bit<16> workers, @id(8) bit<16> first, @id(9) bit<16> last) {
         meta.index = base;
         meta.bit_mask = bit_mask;
         meta.others = others;
@@ -1807,6 +1813,8 @@ control IngressImpl(
         meta.group = group;
         meta.up = up;
         meta.workers = workers;
+        meta.first = first;
+        meta.last = last;
         meta.role = 8w0x1;
     }
 
@@ -1850,8 +1858,8 @@ control IngressImpl(
         if (hdr.netfold.isValid()) {
             if (standard_metadata.checksum_error == 1w1) {
                 meta.reason = 8w0x1;
-            } else if (hdr.netfold.version == 4w0x1) {
-                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x146) && (hdr.ipv4.total_len == 16w0x138)) && (hdr.udp.length == 16w0x124))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x46) && (hdr.ipv4.total_len == 16w0x38)) && (hdr.udp.length == 16w0x24)))) {
+            } else if (hdr.netfold.version == 4w0x2) {
+                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x14a) && (hdr.ipv4.total_len == 16w0x13c)) && (hdr.udp.length == 16w0x128))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x4a) && (hdr.ipv4.total_len == 16w0x3c)) && (hdr.udp.length == 16w0x28)))) {
                     if (!((((hdr.netfold.op == 4w0x0) || (hdr.netfold.op == 4w0x1)) || (hdr.netfold.op == 4w0x2)))) {
                         meta.reason = 8w0x4;
                     }
@@ -1945,8 +1953,8 @@ control IngressImpl(
                     hdr.lanes.d62 = 0;
                     hdr.lanes.d63 = 0;
                     hdr.netfold.flags = hdr.netfold.flags & 8w0x7f;
-                    hdr.udp.length = 16w0x124;
-                    hdr.ipv4.total_len = 16w0x138;
+                    hdr.udp.length = 16w0x128;
+                    hdr.ipv4.total_len = 16w0x13c;
                 }
                 if ((hdr.netfold.kind == 4w0x6) || (meta.role == 8w0x2)) {
                     claim_peek_out();
@@ -2019,8 +2027,8 @@ control IngressImpl(
                         hdr.netfold.kind = 4w0x4;
                         hdr.lanes.setInvalid();
                         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                        hdr.udp.length = 16w0x24;
-                        hdr.ipv4.total_len = 16w0x38;
+                        hdr.udp.length = 16w0x28;
+                        hdr.ipv4.total_len = 16w0x3c;
                         meta.reason = 8w0xa;
                         meta.answer = 8w0x2;
                         standard_metadata.egress_spec = (bit<9>)(meta.port);
@@ -2068,6 +2076,12 @@ control IngressImpl(
                                 answers.count(32w0x3);
                             } else {
                                 hdr.netfold.kind = 4w0x2;
+                                if ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner)))) {
+                                    hdr.lanes.setInvalid();
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                    hdr.udp.length = 16w0x28;
+                                    hdr.ipv4.total_len = 16w0x3c;
+                                }
                                 meta.answer = 8w0x2;
                                 standard_metadata.egress_spec = (bit<9>)(meta.port);
                                 meta.swap = hdr.ethernet.dst;
@@ -2127,8 +2141,8 @@ control IngressImpl(
                             hdr.netfold.bitmap = meta.seen;
                             hdr.lanes.setInvalid();
                             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
+                            hdr.udp.length = 16w0x28;
+                            hdr.ipv4.total_len = 16w0x3c;
                             meta.answer = 8w0x2;
                             standard_metadata.egress_spec = (bit<9>)(meta.port);
                             meta.swap = hdr.ethernet.dst;
@@ -2150,8 +2164,8 @@ control IngressImpl(
                     hdr.netfold.kind = 4w0x4;
                     hdr.lanes.setInvalid();
                     hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                    hdr.udp.length = 16w0x24;
-                    hdr.ipv4.total_len = 16w0x38;
+                    hdr.udp.length = 16w0x28;
+                    hdr.ipv4.total_len = 16w0x3c;
                     meta.reason = 8w0xa;
                     meta.answer = 8w0x2;
                     standard_metadata.egress_spec = (bit<9>)(meta.port);
@@ -2199,6 +2213,12 @@ control IngressImpl(
                             answers.count(32w0x3);
                         } else {
                             hdr.netfold.kind = 4w0x2;
+                            if ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner)))) {
+                                hdr.lanes.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x28;
+                                hdr.ipv4.total_len = 16w0x3c;
+                            }
                             meta.answer = 8w0x2;
                             standard_metadata.egress_spec = (bit<9>)(meta.port);
                             meta.swap = hdr.ethernet.dst;
@@ -2221,8 +2241,8 @@ control IngressImpl(
                             hdr.netfold.bitmap = meta.seen;
                             hdr.lanes.setInvalid();
                             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                            hdr.udp.length = 16w0x24;
-                            hdr.ipv4.total_len = 16w0x38;
+                            hdr.udp.length = 16w0x28;
+                            hdr.ipv4.total_len = 16w0x3c;
                             meta.answer = 8w0x2;
                             standard_metadata.egress_spec = (bit<9>)(meta.port);
                             meta.swap = hdr.ethernet.dst;
@@ -2329,8 +2349,8 @@ control IngressImpl(
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();
             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
+            hdr.udp.length = 16w0x28;
+            hdr.ipv4.total_len = 16w0x3c;
             meta.answer = 8w0x2;
             standard_metadata.egress_spec = (bit<9>)(meta.port);
             meta.swap = hdr.ethernet.dst;
@@ -2351,8 +2371,8 @@ control IngressImpl(
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();
             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
+            hdr.udp.length = 16w0x28;
+            hdr.ipv4.total_len = 16w0x3c;
             meta.answer = 8w0x2;
             standard_metadata.egress_spec = (bit<9>)(meta.port);
             meta.swap = hdr.ethernet.dst;
@@ -2390,6 +2410,18 @@ control EgressImpl(
     action keep() {
     }
 
+    @id(0x0100000c)
+    action members(@id(1) bit<16> first, @id(2) bit<16> last) {
+        meta.first = first;
+        meta.last = last;
+    }
+
+    @id(0x0100000d)
+    action every_member() {
+        meta.first = 16w0x1;
+        meta.last = 16w0x8000;
+    }
+
     @id(0x02000002)
     table child {
         key = {
@@ -2403,6 +2435,19 @@ control EgressImpl(
         size = 528;
     }
 
+    @id(0x02000004)
+    table receiver {
+        key = {
+            meta.port: exact @id(1) @name("instance");
+        }
+        actions = {
+            members;
+            every_member;
+        }
+        const default_action = every_member();
+        size = 512;
+    }
+
     apply {
         meta.port = standard_metadata.egress_rid;
         if (meta.port != 16w0x0) {
@@ -2410,6 +2455,18 @@ control EgressImpl(
         }
         if ((standard_metadata.enq_qdepth > 19w0xf) && (hdr.ipv4.ecn != 2w0x0)) {
             hdr.ipv4.ecn = 2w0x3;
+        }
+        if (hdr.netfold.owner != 16w0x0) {
+            meta.port = standard_metadata.egress_rid;
+            if ((meta.port != 16w0x0) && (hdr.netfold.kind == 4w0x2)) {
+                receiver.apply();
+                if ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner)))) {
+                    hdr.lanes.setInvalid();
+                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                    hdr.udp.length = 16w0x28;
+                    hdr.ipv4.total_len = 16w0x3c;
+                }
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ header netfold_t {
     bit<16> count;
     bit<8> exp;
     bit<8> exp_next;
+    bit<16> owner;
+    bit<16> reserved;
 }
 
 header lanes_t {
@@ -425,8 +427,8 @@ control IngressImpl(
         mark_to_drop(standard_metadata);
         meta.port = (bit<16>)standard_metadata.ingress_port;
         if (hdr.netfold.isValid()) {
-            if (hdr.netfold.version == 4w0x1) {
-                if ((hdr.lanes.isValid() && (standard_metadata.packet_length == 32w0x5c)) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (standard_metadata.packet_length == 32w0x1c))) {
+            if (hdr.netfold.version == 4w0x2) {
+                if ((hdr.lanes.isValid() && (standard_metadata.packet_length == 32w0x60)) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (standard_metadata.packet_length == 32w0x20))) {
                     if (!((hdr.netfold.op == 4w0x0))) {
                         meta.reason = 8w0x4;
                     }

@@ -3,9 +3,9 @@
 
 const LANES: usize = 16;
 const NETFOLD_AT: usize = 0;
-const NETFOLD_END: usize = 28;
-const LANES_AT: usize = 28;
-const LANES_END: usize = 92;
+const NETFOLD_END: usize = 32;
+const LANES_AT: usize = 32;
+const LANES_END: usize = 96;
 
 #[derive(Clone, Copy, Default)]
 struct Cells8 {
@@ -114,8 +114,8 @@ fn packet(state: &mut Program, port: u16, congestion_mark: bool, data: &mut [u8]
         if has_netfold { let word: u8 = ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) | 0x2_u8)) as u8; rt::put::<1>(data, NETFOLD_AT + 1, &word.to_be_bytes()[0..]); }
     }
     if has_netfold {
-        if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 4) & 0xf) as u8 == 0x1_u8) {
-            if ((has_lanes && ((length as u32) == 0x5c_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x1c_u32))) {
+        if (((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 0)) >> 4) & 0xf) as u8 == 0x2_u8) {
+            if ((has_lanes && ((length as u32) == 0x60_u32)) || ((!has_lanes && ((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 1)) & 0x80_u8) == 0x80_u8)) && ((length as u32) == 0x20_u32))) {
                 if !(((u8::from_be_bytes(rt::get::<1>(data, NETFOLD_AT + 2)) >> 4) & 0xf) as u8 == 0x0_u8) {
                     m_reason = 0x4_u8;
                 }
@@ -457,11 +457,13 @@ impl rt::Pipeline for Program {
     fn info(&self) -> &'static rt::PipelineInfo {
         static INFO: rt::PipelineInfo = rt::PipelineInfo {
             name: std::borrow::Cow::Borrowed("netfold_all_reduce"),
-            fingerprint: 0x7f303bfc6f04630e,
+            fingerprint: 0xcf25de42ca8b7d77,
             lane_words: 16,
             numerics: rt::Numerics::Word,
             bounded_loss: false,
+            owners: false,
             growth: None,
+            rewriting: None,
             entries: 8,
             bookkeeping_bytes: 8 * size_of::<Cells8>(),
             lane_bytes: 8 * LANES * 4,

@@ -52,6 +52,8 @@ header netfold_t {
     bit<16> count;
     bit<8> exp;
     bit<8> exp_next;
+    bit<16> owner;
+    bit<16> reserved;
 }
 
 header lanes_t {
@@ -1060,8 +1062,8 @@ control IngressImpl(
         if (hdr.netfold.isValid()) {
             if (standard_metadata.checksum_error == 1w1) {
                 meta.reason = 8w0x1;
-            } else if (hdr.netfold.version == 4w0x1) {
-                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x146) && (hdr.ipv4.total_len == 16w0x138)) && (hdr.udp.length == 16w0x124))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x46) && (hdr.ipv4.total_len == 16w0x38)) && (hdr.udp.length == 16w0x24)))) {
+            } else if (hdr.netfold.version == 4w0x2) {
+                if ((hdr.lanes.isValid() && (((standard_metadata.packet_length == 32w0x14a) && (hdr.ipv4.total_len == 16w0x13c)) && (hdr.udp.length == 16w0x128))) || ((!(hdr.lanes.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && (((standard_metadata.packet_length == 32w0x4a) && (hdr.ipv4.total_len == 16w0x3c)) && (hdr.udp.length == 16w0x28)))) {
                     if (!((hdr.netfold.op == 4w0x0))) {
                         meta.reason = 8w0x4;
                     }
@@ -1113,8 +1115,8 @@ control IngressImpl(
                     hdr.netfold.kind = 4w0x4;
                     hdr.lanes.setInvalid();
                     hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                    hdr.udp.length = 16w0x24;
-                    hdr.ipv4.total_len = 16w0x38;
+                    hdr.udp.length = 16w0x28;
+                    hdr.ipv4.total_len = 16w0x3c;
                     meta.reason = 8w0xa;
                     meta.answer = 8w0x2;
                     standard_metadata.egress_spec = (bit<9>)(meta.port);
@@ -1199,8 +1201,8 @@ control IngressImpl(
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();
             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
+            hdr.udp.length = 16w0x28;
+            hdr.ipv4.total_len = 16w0x3c;
             meta.answer = 8w0x2;
             standard_metadata.egress_spec = (bit<9>)(meta.port);
             meta.swap = hdr.ethernet.dst;
@@ -1221,8 +1223,8 @@ control IngressImpl(
             hdr.netfold.reason = meta.reason;
             hdr.lanes.setInvalid();
             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
+            hdr.udp.length = 16w0x28;
+            hdr.ipv4.total_len = 16w0x3c;
             meta.answer = 8w0x2;
             standard_metadata.egress_spec = (bit<9>)(meta.port);
             meta.swap = hdr.ethernet.dst;

@@ -43,6 +43,8 @@ header netfold_t {
     bit<16> count;
     bit<8> exp;
     bit<8> exp_next;
+    bit<16> owner;
+    bit<16> reserved;
 }
 
 header lanes_0_t {
@@ -1252,8 +1254,8 @@ control MainControlImpl(
             if (meta.x_sum != 0 && meta.x_sum != 0xffff) {
                 meta.reason = 8w0x1;
             } else {
-                if ((hdr.netfold.version_kind >> 4) == 8w0x1) {
-                    if ((hdr.lanes_0.isValid() && ((hdr.ipv4.total_len == 16w0x138) && (hdr.udp.length == 16w0x124))) || ((!(hdr.lanes_0.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && ((hdr.ipv4.total_len == 16w0x38) && (hdr.udp.length == 16w0x24)))) {
+                if ((hdr.netfold.version_kind >> 4) == 8w0x2) {
+                    if ((hdr.lanes_0.isValid() && ((hdr.ipv4.total_len == 16w0x13c) && (hdr.udp.length == 16w0x128))) || ((!(hdr.lanes_0.isValid()) && ((hdr.netfold.flags & 8w0x80) == 8w0x80)) && ((hdr.ipv4.total_len == 16w0x3c) && (hdr.udp.length == 16w0x28)))) {
                         if (!((hdr.netfold.op_class >> 4) == 8w0x0)) {
                             meta.reason = 8w0x4;
                         }
@@ -1345,8 +1347,8 @@ control MainControlImpl(
                         hdr.lanes_0.setInvalid();
                         hdr.lanes_1.setInvalid();
                         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                        hdr.udp.length = 16w0x24;
-                        hdr.ipv4.total_len = 16w0x38;
+                        hdr.udp.length = 16w0x28;
+                        hdr.ipv4.total_len = 16w0x3c;
                         meta.reason = 8w0xa;
                         meta.answer = 8w0x2;
                         meta.x_port = meta.port;
@@ -1456,8 +1458,8 @@ control MainControlImpl(
             hdr.lanes_0.setInvalid();
             hdr.lanes_1.setInvalid();
             hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-            hdr.udp.length = 16w0x24;
-            hdr.ipv4.total_len = 16w0x38;
+            hdr.udp.length = 16w0x28;
+            hdr.ipv4.total_len = 16w0x3c;
             meta.answer = 8w0x2;
             meta.x_port = meta.port;
             meta.x_send = 1;
@@ -1482,8 +1484,8 @@ control MainControlImpl(
                 hdr.lanes_0.setInvalid();
                 hdr.lanes_1.setInvalid();
                 hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                hdr.udp.length = 16w0x24;
-                hdr.ipv4.total_len = 16w0x38;
+                hdr.udp.length = 16w0x28;
+                hdr.ipv4.total_len = 16w0x3c;
                 meta.answer = 8w0x2;
                 meta.x_port = meta.port;
                 meta.x_send = 1;

@@ -43,6 +43,8 @@ header netfold_t {
     bit<16> count;
     bit<8> exp;
     bit<8> exp_next;
+    bit<16> owner;
+    bit<16> reserved;
 }
 
 header lanes_0_t {
@@ -302,11 +304,11 @@ control IngressImpl(
         size = 7;
         const entries = {
             (true, 0x1, _, _, _, _, _, _): x_check_1();
-            (true, 0x0, 0x1, 0x0, 0x138, 0x124, 0x0, _): NoAction();
-            (true, 0x0, 0x1, 0x0, 0x138, 0x124, _, _): x_check_4();
-            (true, 0x0, 0x1, 0x1, 0x38, 0x24, 0x0, 0x80 &&& 0x80): NoAction();
-            (true, 0x0, 0x1, 0x1, 0x38, 0x24, _, 0x80 &&& 0x80): x_check_4();
-            (true, 0x0, 0x1, _, _, _, _, _): x_check_2();
+            (true, 0x0, 0x2, 0x0, 0x13c, 0x128, 0x0, _): NoAction();
+            (true, 0x0, 0x2, 0x0, 0x13c, 0x128, _, _): x_check_4();
+            (true, 0x0, 0x2, 0x1, 0x3c, 0x28, 0x0, 0x80 &&& 0x80): NoAction();
+            (true, 0x0, 0x2, 0x1, 0x3c, 0x28, _, 0x80 &&& 0x80): x_check_4();
+            (true, 0x0, 0x2, _, _, _, _, _): x_check_2();
             (true, 0x0, _, _, _, _, _, _): x_check_3();
         }
     }
@@ -3312,8 +3314,8 @@ control IngressImpl(
     action x_outcome_2() {
         hdr.netfold.version_kind[3:0] = 4w0x4;
         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-        hdr.udp.length = 16w0x24;
-        hdr.ipv4.total_len = 16w0x38;
+        hdr.udp.length = 16w0x28;
+        hdr.ipv4.total_len = 16w0x3c;
         hdr.ipv4.ttl = 8w0x40;
         hdr.udp.checksum = 16w0x0;
         bit<48> old_0 = hdr.ethernet.dst;
@@ -3434,8 +3436,8 @@ control IngressImpl(
         hdr.netfold.version_kind[3:0] = 4w0x5;
         hdr.netfold.reason = meta.reason;
         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-        hdr.udp.length = 16w0x24;
-        hdr.ipv4.total_len = 16w0x38;
+        hdr.udp.length = 16w0x28;
+        hdr.ipv4.total_len = 16w0x3c;
         hdr.ipv4.ttl = 8w0x40;
         hdr.udp.checksum = 16w0x0;
         bit<48> old_0 = hdr.ethernet.dst;
@@ -3460,8 +3462,8 @@ control IngressImpl(
         hdr.netfold.version_kind[3:0] = 4w0x5;
         hdr.netfold.reason = meta.reason;
         hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-        hdr.udp.length = 16w0x24;
-        hdr.ipv4.total_len = 16w0x38;
+        hdr.udp.length = 16w0x28;
+        hdr.ipv4.total_len = 16w0x3c;
         hdr.ipv4.ttl = 8w0x40;
         hdr.udp.checksum = 16w0x0;
         bit<48> old_0 = hdr.ethernet.dst;

@@ -23,15 +23,20 @@
 //! contributors) and `tally` (the number of workers). DATA whose `count` is 0 counts as received and adds nothing. A child's
 //! CLOSE completes the slot without the missing contributions. A duplicate with the flag `droppable` is answered with the bitmap of
 //! children received.
+//!
+//! In a program with [owners](Profile::owners) a packet can name the only member that receives the lanes of the result. Egress removes them
+//! from the copies for children that do not have that member behind them, and so does ingress from a reply to such a child.
 
 mod bounded;
 mod entries;
 mod numerics;
+mod owners;
 mod queues;
 mod steps;
 
 pub use entries::{
-    Address, Child, Node, Parent, challenge_entry, child_entry, controller_entry, job_entries, node_entries,
+    Address, Behind, Child, Node, Parent, challenge_entry, child_entry, controller_entry, job_entries,
+    node_entries,
 };
 
 use netfold_wire::{Flags, Kind, Reason, UDP_PORT, VERSION, field};
@@ -48,6 +53,8 @@ pub mod id {
     pub const JOB: u32 = 1;
     /// Table `child`.
     pub const CHILD: u32 = 2;
+    /// Table `receiver`.
+    pub const RECEIVER: u32 = 4;
     /// Action `admit`.
     pub const ADMIT: u32 = 1;
     /// Action `admit_controller`.
@@ -66,6 +73,10 @@ pub mod id {
     pub const ADMIT_RESULT: u32 = 8;
     /// Action `challenge`: a REJECT that carries a path token.
     pub const CHALLENGE: u32 = 11;
+    /// Action `members`.
+    pub const MEMBERS: u32 = 12;
+    /// Action `every_member`.
+    pub const EVERY_MEMBER: u32 = 13;
     /// Counter `packets`, indexed by reason.
     pub const PACKETS: u32 = 1;
     /// Counter `answers`: 0 results multicast, 1 results retransmitted to one child; below a parent 2 sums sent up, 3 sums
@@ -109,6 +120,7 @@ pub fn program(profile: &Profile) -> Result<Program, ProfileError> {
     if profile.encapsulation == Encapsulation::Ethernet {
         build.egress();
     }
+    build.strip_copies();
     Ok(build.program)
 }
 
@@ -134,6 +146,11 @@ pub fn numerics_of(program: &Program) -> Numerics {
 /// Whether an all-reduce program is one for [bounded loss](Profile::bounded_loss).
 pub fn is_for_bounded_loss(program: &Program) -> bool {
     program.registers.iter().any(|register| register.name == bounded::CONTRIBUTORS)
+}
+
+/// Whether an all-reduce program is one with [owners](Profile::owners).
+pub fn has_owners(program: &Program) -> bool {
+    program.tables.iter().any(|table| table.id == id::RECEIVER)
 }
 
 /// The outer headers, where the pipeline sees them.
@@ -164,6 +181,8 @@ struct Vars {
     below: Option<Below>,
     /// In a program for bounded loss.
     contributions: Option<Contributions>,
+    /// In a program with owners.
+    members: Option<Members>,
     /// Temporary for swapping two addresses.
     swap: MetaId,
 }
@@ -175,6 +194,15 @@ struct Contributions {
     bit: MetaId,
     /// What the packet adds to the slot's tally, then the tally.
     tally: MetaId,
+}
+
+/// Metadata of a program with owners: of the members behind a child, which is the sender in ingress and the receiver in egress, the lowest
+/// and the highest as packets name them. `reply` is 1 in a stored RESULT that goes to the sender alone.
+#[derive(Clone, Copy)]
+struct Members {
+    first: MetaId,
+    last: MetaId,
+    reply: MetaId,
 }
 
 /// Metadata of a program for hierarchies.
@@ -254,6 +282,11 @@ impl<'p> Build<'p> {
             contributions: profile
                 .bounded_loss
                 .then(|| Contributions { bit: meta("share", 32), tally: meta("tally", 32) }),
+            members: profile.owners.then(|| Members {
+                first: meta("first", 16),
+                last: meta("last", 16),
+                reply: meta("reply", 8),
+            }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         let figures = Figures::declare(&mut program, profile.numerics);
@@ -455,8 +488,9 @@ impl<'p> Build<'p> {
             (Numerics::Wide, Some(figures)) => Some(("shift", 8, figures.shift)),
             _ => None,
         };
+        let members = v.members.map(|Members { first, last, .. }| [("first", 16, first), ("last", 16, last)]);
         let with = |params: &[(&'static str, u32, MetaId)]| -> Vec<_> {
-            params.iter().copied().chain(shift).collect()
+            params.iter().copied().chain(shift).chain(members.into_iter().flatten()).collect()
         };
         let refused = set(v.answer, Expr::Const(steps::REFUSED, 8));
         let mut actions = vec![

@@ -97,7 +97,7 @@ mod tests {
             assert!(!growth.applies(&packet(trimmed, header::LEN + 256)));
             assert!(!growth.applies(&[]));
         }
-        let exact = Profile { bounded_loss: false, ..datagram };
+        let exact = Profile { bounded_loss: false, owners: false, ..datagram };
         assert_eq!(Growth::of(&allreduce::program(&exact).expect("a valid profile")), None);
     }
 }

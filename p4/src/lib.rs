@@ -7,7 +7,7 @@
 //!   switch's pipelines, [`p4info`] describes the program to control planes.
 //! - [`estimate`]: the resources of a profile on a Tofino; [`refusal`]: limits of targets.
 //! - [`queueing`]: the queueing features of each target.
-//! - [`growth`]: packets that a program may make longer.
+//! - [`growth`]: packets that a program may make longer; [`rewriting`]: packets whose copies it may change.
 //! - [`interpret`]: executes any program; the reference for the back ends' output.
 //! - [`json`]: programs to and from JSON.
 //! - [`entry`]: table entries and multicast groups in plain types.
@@ -31,6 +31,7 @@ pub mod pna;
 pub mod profile;
 pub mod queueing;
 pub mod refusal;
+pub mod rewriting;
 pub mod rust;
 pub mod stf;
 pub mod tna;

@@ -46,6 +46,9 @@ pub struct Profile {
     /// Whether contributions may be left out of a sum where packets allow it (`droppable`): trimmed ones count as received, and
     /// CLOSE completes a slot without the missing ones.
     pub bounded_loss: bool,
+    /// Whether the lanes of a result can go to one member alone (`owner`), and the others receive its header. Needs `bounded_loss`, in which
+    /// contributions can be headers, too.
+    pub owners: bool,
     /// How lanes are aggregated. Wide, half and float programs have the operations sum and max.
     pub numerics: Numerics,
 }
@@ -72,6 +75,7 @@ impl Profile {
             transit: 0,
             hierarchy: true,
             bounded_loss: true,
+            owners: true,
             numerics: Numerics::Word,
         }
     }
@@ -84,6 +88,7 @@ impl Profile {
             jobs: 12,
             hierarchy: false,
             bounded_loss: false,
+            owners: false,
             ..Self::hardware()
         }
     }
@@ -145,6 +150,9 @@ impl Profile {
                 return bad(name, depth, "0 where the transport owns the IPv4 header");
             }
         }
+        if self.owners && !self.bounded_loss {
+            return bad("owners", 1, "0 in a program without bounded loss");
+        }
         if self.transit > TRANSIT_MAX {
             return bad("transit", self.transit, "up to 4096");
         }
@@ -164,6 +172,11 @@ impl Profile {
     /// Entries of the table of addresses: one per child, and one for a job's parent.
     pub const fn child_table_size(&self) -> u32 {
         self.jobs * (self.workers + self.hierarchy as u32)
+    }
+
+    /// Entries of the table of receivers: one per child.
+    pub const fn receiver_table_size(&self) -> u32 {
+        self.jobs * self.workers
     }
 
     /// Number of packet counters, one for each [`Reason`].

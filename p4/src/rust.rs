@@ -6,8 +6,7 @@
 //! all produce the same bits. Per packet the code neither allocates nor locks.
 //!
 //! Two restrictions of this back end: every part of a packet has one offset, on every path of the parser; and only
-//! the last part can be removed. Lanes can be added only to a packet that is alone in its burst, as they overwrite the memory
-//! behind it.
+//! the last part can be removed. Lanes can be added only to a packet with room behind it, as they overwrite that memory.
 
 mod expr;
 mod lanes;
@@ -17,6 +16,7 @@ mod parts;
 use crate::check::{CheckError, check};
 use crate::growth::Growth;
 use crate::ir::*;
+use crate::rewriting::Rewriting;
 use crate::writer::{Writer, joined};
 use layout::{Layout, TableLayout};
 
@@ -276,13 +276,16 @@ impl Generator<'_> {
         let args = "packets: &[rt::Received], memory: &mut [u8], verdicts: &mut Vec<rt::Verdict>";
         self.w.line("#[inline(always)]");
         self.w.open(format!("fn burst_body(state: &mut Program, {args}) {{"));
-        self.w.open("for received in packets {");
+        if self.layout.grows {
+            self.w.open("for (index, received) in packets.iter().enumerate() {");
+        } else {
+            self.w.open("for received in packets {");
+        }
         self.w.line("let start = received.offset as usize;");
         let mark = if self.layout.congestion_marks { ", received.ecn == rt::CE" } else { "" };
         if self.layout.grows {
             self.w.line("let len = received.len as usize;");
-            self.w.line("// Only a single packet may grow.");
-            self.w.line("let end = if packets.len() == 1 { memory.len() } else { start + len };");
+            self.w.line("let end = rt::room_end(packets, index, memory.len());");
             self.w.open("let verdict = match memory.get_mut(start..end) {");
             self.w.line(format!(
                 "Some(data) if len <= data.len() => packet(state, received.port.0{mark}, data, len),"
@@ -388,11 +391,18 @@ impl Generator<'_> {
         self.w.line(format!("numerics: rt::Numerics::{:?},", crate::allreduce::numerics_of(self.p)));
         let bounded_loss = crate::allreduce::is_for_bounded_loss(self.p);
         self.w.line(format!("bounded_loss: {bounded_loss},"));
+        self.w.line(format!("owners: {},", crate::allreduce::has_owners(self.p)));
         self.w.line(match Growth::of(self.p) {
             Some(Growth { len, at, mask }) => {
                 format!("growth: Some(rt::Growth {{ len: {len}, at: {at}, mask: {mask:#04x} }}),")
             }
             None => "growth: None,".into(),
+        });
+        self.w.line(match Rewriting::of(self.p) {
+            Some(Rewriting { at, len }) => {
+                format!("rewriting: Some(rt::Rewriting {{ at: {at}, len: {len} }}),")
+            }
+            None => "rewriting: None,".into(),
         });
         self.w.line(format!("entries: {},", self.p.registers.iter().map(|r| r.size).max().unwrap_or(0)));
         let cells = joined(

@@ -78,7 +78,7 @@ mod tests {
     use std::sync::Arc;
 
     use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-    use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT, header};
+    use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, UDP_PORT, header};
 
     use super::*;
     use crate::allreduce::{self, program};
@@ -106,6 +106,7 @@ mod tests {
             count: 1,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut datagram = vec![7; header::LEN + lane_bytes as usize];
         repr.emit(&mut Packet::new_unchecked(&mut datagram[..]));

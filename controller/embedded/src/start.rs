@@ -306,6 +306,7 @@ impl Builder {
             udp_port: queue.data.port(),
             sees_source: false,
             bounded_loss: queue.info.bounded_loss,
+            owners: queue.info.owners,
             authenticates: longest >= header::LEN + queue.info.lane_words as usize * 4 + TAG_LEN,
         };
         Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))

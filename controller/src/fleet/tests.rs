@@ -10,6 +10,7 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
+        owners: true,
         authenticates: false,
     };
     let switch = SwitchInfo::own(limits, Numerics::Word);
@@ -100,6 +101,7 @@ fn queues_take_trees_in_turn() {
         udp_port: 1,
         sees_source: false,
         bounded_loss: false,
+        owners: false,
         authenticates: false,
     };
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];

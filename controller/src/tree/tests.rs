@@ -19,6 +19,7 @@ const LIMITS: Limits = Limits {
     udp_port: 20038,
     sees_source: true,
     bounded_loss: true,
+    owners: true,
     authenticates: false,
 };
 
@@ -45,7 +46,15 @@ fn one_switch_is_a_tree() {
     let [place] = plan.switch_plans() else { panic!("{plan:?}") };
     assert_eq!((place.depth, place.node.parent), (0, None));
     assert_eq!((place.node.children, place.node.workers, place.node.world), (3, 3, 3));
-    assert_eq!(place.children[2], Child { port: 4, source: 0x0a00_0002, rank: 2 });
+    assert_eq!(
+        place.children[2],
+        Child {
+            port: 4,
+            source: 0x0a00_0002,
+            rank: 2,
+            behind: Some(Behind { instance: 5, first: 2, last: 2 })
+        }
+    );
     let group = MulticastGroup {
         group: 1,
         replicas: vec![2, 3, 4].into_iter().map(|port| Replica { port, instance: port + 1 }).collect(),

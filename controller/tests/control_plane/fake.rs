@@ -154,6 +154,7 @@ impl Fake {
             udp_port: 20038,
             sees_source: false,
             bounded_loss: true,
+            owners: true,
             authenticates: false,
         };
         Self(Arc::new(Mutex::new(Switch {

@@ -59,6 +59,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
+        owners: true,
         authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };

@@ -21,7 +21,7 @@ use netfold_io_conformance::segment::{HUB, Segment, address, spoke};
 const WINDOW: usize = 256;
 const TIME: Duration = Duration::from_millis(400);
 /// Netfold header and 64, 352 and 2048 lanes of 4 bytes.
-const LENGTHS: [usize; 3] = [28 + 256, 28 + 1408, 28 + 8192];
+const LENGTHS: [usize; 3] = [32 + 256, 32 + 1408, 32 + 8192];
 
 fn main() {
     // `cargo test --benches` only wants to see that it runs.
@@ -74,7 +74,7 @@ fn raw(len: usize, time: Duration) {
         }),
     ];
     for (name, open) in links {
-        let made = Segment::pair(len + 28).and_then(|segment| {
+        let made = Segment::pair(len + 32).and_then(|segment| {
             let ends = segment.namespace().run(move || -> Result<_, IoError> {
                 let hub = EthernetConfig::new(address(HUB));
                 let mut hub = Ethernet::bind(open(HUB)?, hub)?;

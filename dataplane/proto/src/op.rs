@@ -4,6 +4,7 @@ use core::fmt;
 
 use netfold_wire::{Collective, DType, LaneOp, Mode};
 
+use crate::Sharing;
 use crate::error::OpSpecError;
 
 /// Most data chunks in one operation.
@@ -206,6 +207,9 @@ pub struct OpSpec {
     pub class: u8,
     /// How the switch folds data lanes. Must follow from the descriptor, which all ranks compare.
     pub lane_op: LaneOp,
+    /// Which ranks contribute to a data chunk, and which receive its lanes. Must follow from the descriptor, too. Where not all contribute,
+    /// the descriptor tolerates no loss.
+    pub sharing: Sharing,
 }
 
 impl OpSpec {
@@ -216,6 +220,7 @@ impl OpSpec {
         exponents: false,
         class: 0,
         lane_op: LaneOp::Sum,
+        sharing: Sharing::All,
     };
 
     /// How many of its own contributions a rank may have left out.

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use netfold_control::{PathChallenge, PathToken};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 use crate::Instant;
 
@@ -58,6 +58,7 @@ impl PathValidation {
             count: 0,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut packet = Packet::new_unchecked([0; header::LEN]);
         repr.emit(&mut packet);

@@ -9,7 +9,7 @@ mod tests;
 
 use core::time::Duration;
 
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 use closing::Proof;
 
@@ -63,6 +63,12 @@ pub trait Codec {
     /// Takes the result of a chunk, the fold of the contributors' lanes, big-endian; delivers NaN where some rank's block is not
     /// finite. May overwrite the input.
     fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]);
+
+    /// Takes the result of a chunk whose lanes another rank receives ([`Sharing`](crate::Sharing)): this rank's contribution is folded, or left
+    /// out if it is not among the contributors. The caller's tensor stays as it is.
+    fn pass(&mut self, coded: CodedChunk, contributors: Contributors) {
+        let _ = (coded, contributors);
+    }
 
     /// Whether this rank's contribution to `chunk`, of an operation that tolerates loss, may be lost rather than others. Called once,
     /// before the chunk is first packed.
@@ -387,9 +393,9 @@ impl Worker {
         let id = OpId(slot.op);
         let op = self.stream.op(slot.op);
         let class = op.spec.class;
-        let exponent_unfit = piece.data.is_some_and(|chunk| op.is_unfit(chunk));
+        let empty = piece.data.is_some_and(|chunk| op.is_unfit(chunk)) || !self.contributes(&slot, &piece);
         let (mut len, mut flags) = self.shape(&piece, exp);
-        if exponent_unfit {
+        if empty {
             (len, flags) = (header::LEN, Flags::TRIMMED.with(Flags::BARE));
         } else if self.put_at_risk(index, &piece, exp, codec) {
             flags = flags.with(Flags::DROPPABLE);
@@ -399,7 +405,7 @@ impl Worker {
         if piece.descriptor {
             let descriptor = self.stream.op(slot.op).spec.descriptor;
             self.descriptors.write(self.config.rank, descriptor, lanes);
-        } else if let Some(chunk) = piece.data.filter(|_| !exponent_unfit) {
+        } else if let Some(chunk) = piece.data.filter(|_| !empty) {
             let full_headroom = slot.redo.is_some();
             codec.pack(CodedChunk { op: id, chunk, exp, full_headroom }, lanes);
         }
@@ -408,7 +414,7 @@ impl Worker {
         self.slots.slot_mut(index).closing.asked = false;
         Repr {
             flags: if slot.sends == 0 { flags } else { flags.with(Flags::RESEND) },
-            count: u16::from(!exponent_unfit),
+            count: u16::from(!empty),
             ..self.header(index, &piece, exp, class)
         }
         .emit(&mut packet);
@@ -437,6 +443,7 @@ impl Worker {
             count: 1,
             exp,
             exp_next: slot.proposed,
+            owner: self.owner(slot, piece),
         }
     }
 
@@ -471,6 +478,29 @@ impl Worker {
         let mut piece = op.piece(slot.position);
         piece.proposes = piece.proposes.filter(|_| slot.redo.is_none());
         (piece, piece.data.map_or(0, |chunk| op.exponent(chunk)))
+    }
+
+    /// How many ranks contribute to the slot's chunk, where others send headers alone; `None` where all contribute, or send zeros.
+    fn contributor_count(&self, slot: &Slot, piece: &Piece) -> Option<u16> {
+        let spec = &self.stream.op(slot.op).spec;
+        // Headers are accepted in programs for bounded loss, and stand for zeros.
+        let accepted = self.config.admission.own_bit != 0 && spec.lane_op == LaneOp::Sum;
+        let ranks = spec.sharing.contributors(piece.data.filter(|_| accepted)?, self.config.world);
+        let count = ranks.end() - ranks.start() + 1;
+        (count < self.config.world).then_some(count)
+    }
+
+    /// Whether this rank's packet of the slot's chunk has lanes.
+    fn contributes(&self, slot: &Slot, piece: &Piece) -> bool {
+        let (Some(_), Some(chunk)) = (self.contributor_count(slot, piece), piece.data) else { return true };
+        let sharing = self.stream.op(slot.op).spec.sharing;
+        sharing.contributors(chunk, self.config.world).contains(&self.config.rank)
+    }
+
+    /// Who receives the lanes of the slot's chunk.
+    fn owner(&self, slot: &Slot, piece: &Piece) -> LaneOwner {
+        let sharing = self.stream.op(slot.op).spec.sharing;
+        piece.data.map_or(LaneOwner::All, |chunk| sharing.owner(chunk, self.config.world))
     }
 
     fn lane_op(&self, piece: &Piece, data: LaneOp) -> LaneOp {

@@ -56,7 +56,14 @@ fn nothing_is_allocated_per_packet() {
         average: false,
         elements: 1_280_000,
     };
-    let spec = OpSpec { descriptor, data_chunks: 10_000, exponents: true, class: 0, lane_op: LaneOp::Sum };
+    let spec = OpSpec {
+        descriptor,
+        data_chunks: 10_000,
+        exponents: true,
+        class: 0,
+        lane_op: LaneOp::Sum,
+        sharing: Default::default(),
+    };
     for _ in 0..3 {
         worker.submit(spec).unwrap();
     }

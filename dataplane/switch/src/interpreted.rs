@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use netfold_p4::allreduce::{is_for_bounded_loss, numerics_of};
+use netfold_p4::allreduce::{has_owners, is_for_bounded_loss, numerics_of};
 use netfold_p4::growth::Growth;
 use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
+use netfold_p4::rewriting::Rewriting;
 
 use crate::pipeline::generated;
 use crate::runtime::{
-    CE, EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict,
+    CE, EntryError, Pipeline, PipelineInfo, Received, Send, SimdLevel, TableEntry, Verdict, room_end,
 };
 
 /// The engine that runs a program.
@@ -74,7 +75,9 @@ fn info(program: &Program) -> PipelineInfo {
         lane_words: program.lane_bytes() / 4,
         numerics: numerics_of(program),
         bounded_loss: is_for_bounded_loss(program),
+        owners: has_owners(program),
         growth: Growth::of(program),
+        rewriting: Rewriting::of(program),
         entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
         bookkeeping_bytes,
         lane_bytes,
@@ -87,9 +90,9 @@ impl Pipeline for InterpretedPipeline {
     }
 
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>) {
-        for packet in packets {
+        for (index, packet) in packets.iter().enumerate() {
             let (start, len) = (packet.offset as usize, packet.len as usize);
-            let end = if packets.len() == 1 { memory.len() } else { start.saturating_add(len) };
+            let end = room_end(packets, index, memory.len());
             let verdict = memory.get_mut(start..end).map_or(Verdict::DROP, |data| {
                 let Some(arrived) = data.get(..len) else { return Verdict::DROP };
                 let outcome = self.interpreter.receive(packet.port.0, packet.ecn == CE, arrived);

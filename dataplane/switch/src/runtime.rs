@@ -9,6 +9,7 @@ pub use netfold_p4::entry::{EntryError, TableEntry};
 pub use netfold_p4::growth::Growth;
 pub use netfold_p4::interpret::Send;
 pub use netfold_p4::profile::Numerics;
+pub use netfold_p4::rewriting::Rewriting;
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
 
 /// Congestion experienced: the ECN bits that a long queue sets in an IP header (RFC 3168 section 5).
@@ -41,8 +42,12 @@ pub struct PipelineInfo {
     pub numerics: Numerics,
     /// Whether contributions can be left out of sums, and trimmed packets are accepted.
     pub bounded_loss: bool,
+    /// Whether the lanes of a result can go to one member alone.
+    pub owners: bool,
     /// Packets that may become longer; `None` if none may.
     pub growth: Option<Growth>,
+    /// Packets whose copies egress may change; `None` if it changes none.
+    pub rewriting: Option<Rewriting>,
     /// Entries of its largest register: slots x sets.
     pub entries: u32,
     /// Bytes of slot bookkeeping.
@@ -58,8 +63,8 @@ pub trait Pipeline: core::marker::Send {
     fn info(&self) -> &PipelineInfo;
 
     /// Runs ingress over packets that lie in `memory` and appends one verdict for each. A packet that does not lie
-    /// within `memory` is dropped. A single packet may become longer and overwrite the bytes behind it in `memory`; of several,
-    /// one that would is dropped.
+    /// within `memory` is dropped. A packet may become longer and overwrite the bytes behind it in `memory`, up to [`room_end`]; one that would
+    /// need more is dropped.
     fn burst(&mut self, packets: &[Received], memory: &mut [u8], verdicts: &mut Vec<Verdict>);
 
     /// Runs egress over one copy of a packet and returns the number of bytes of `frame` to send.
@@ -144,6 +149,14 @@ impl SimdLevel {
         #[cfg(not(target_arch = "x86_64"))]
         Self::Portable
     }
+}
+
+/// Where the memory ends that packet `index` may fill: at the next packet, if that lies behind it; behind the last packet, where the memory ends.
+#[inline(always)]
+pub fn room_end(packets: &[Received], index: usize, memory_len: usize) -> usize {
+    let Some(packet) = packets.get(index) else { return 0 };
+    let end = packet.offset as usize + packet.len as usize;
+    packets.get(index + 1).map_or(memory_len, |next| next.offset as usize).max(end)
 }
 
 /// The `N` bytes of a packet from `at`; zeros when it is too short.

@@ -1,5 +1,6 @@
 //! The switch loop and its control handle.
 
+mod burst;
 mod egress;
 
 use std::net::SocketAddr;
@@ -12,10 +13,11 @@ use netfold_io::{Authenticated, IoError, PacketIo, PortId, Received, RxBatch, Tr
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, JobKeys, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, JobKeys, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 
 use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
-use crate::runtime::{Growth, Pipeline, Send, Verdict};
+use crate::runtime::{Pipeline, Send, Verdict};
+use burst::{BurstBuffers, Copies};
 use egress::Egress;
 
 /// The port on which the control plane's packets arrive; no I/O backend assigns it.
@@ -108,8 +110,8 @@ pub struct Core {
     /// Queues in front of the backend; without them, packets leave at once.
     egress: Option<Box<Egress>>,
     output_dropped: u64,
-    /// A buffer in which a trimmed packet can grow.
-    grow_buffer: Vec<u8>,
+    burst: BurstBuffers,
+    copies: Copies,
     stopping: bool,
 }
 
@@ -202,7 +204,8 @@ impl Switch {
                 cpu: None,
                 egress: None,
                 output_dropped: 0,
-                grow_buffer: Vec::new(),
+                burst: BurstBuffers::default(),
+                copies: Copies::default(),
                 stopping: false,
             },
             calls,
@@ -289,8 +292,8 @@ impl Core {
         self.process(packets, memory, verdicts, output)
     }
 
-    /// Runs the pipeline over packets and sends its output. A packet that the pipeline may make longer is processed alone, in a
-    /// buffer with room behind it.
+    /// Runs the pipeline over packets and sends its output. Those that the pipeline may make longer follow the others, in memory with room behind
+    /// each.
     fn process(
         &mut self,
         packets: &[Received],
@@ -298,22 +301,19 @@ impl Core {
         verdicts: &mut Vec<Verdict>,
         output: &mut Vec<Transmit>,
     ) -> Result<(), IoError> {
-        let mut rest = packets;
-        let growth = self.pipeline.info().growth;
-        while let Some(at) = growth.and_then(|growth| first_growing(growth, rest, memory)) {
-            let (before, [growing, behind @ ..]) = rest.split_at(at) else { break };
-            self.process_all(before, memory, verdicts, output)?;
-            let mut buffer = std::mem::take(&mut self.grow_buffer);
-            let (from, len) = (growing.offset as usize, growing.len as usize);
-            buffer.resize(self.datagram_len_max().max(len), 0);
-            buffer[..len].copy_from_slice(&memory[from..from + len]);
-            let moved = Received { offset: 0, ..*growing };
-            let sent = self.process_all(&[moved], &mut buffer, verdicts, output);
-            self.grow_buffer = buffer;
-            sent?;
-            rest = behind;
-        }
-        self.process_all(rest, memory, verdicts, output)
+        let info = self.pipeline.info();
+        let Some(growth) = info.growth else { return self.process_all(packets, memory, verdicts, output) };
+        let len_max = growth.len + info.lane_words * 4;
+        let mut buffers = std::mem::take(&mut self.burst);
+        let done = if buffers.separate(packets, memory, growth, len_max) {
+            let BurstBuffers { constant, growing, room } = &mut buffers;
+            let first = self.process_all(constant, memory, verdicts, output);
+            first.and_then(|()| self.process_all(growing, room, verdicts, output))
+        } else {
+            self.process_all(packets, memory, verdicts, output)
+        };
+        self.burst = buffers;
+        done
     }
 
     fn process_all(
@@ -325,28 +325,39 @@ impl Core {
     ) -> Result<(), IoError> {
         verdicts.clear();
         output.clear();
+        self.copies.clear();
         self.pipeline.burst(packets, memory, verdicts);
         for (packet, verdict) in packets.iter().zip(verdicts.iter()) {
-            let mut to = |port| {
-                let copy = Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
-                match &mut self.cpu {
-                    Some((cpu_port, callback)) if *cpu_port == port => {
-                        copy.bytes(memory).into_iter().for_each(callback);
-                    }
-                    _ => output.push(copy),
-                }
-            };
+            let copy = |port| Transmit { port: PortId(port), offset: packet.offset, len: verdict.len };
             match verdict.send {
                 Send::Drop => {}
-                Send::Unicast(port) => to(port),
+                Send::Unicast(port) => to(&mut self.cpu, output, copy(port), memory),
                 Send::Multicast(group) => {
-                    if let Some(replicas) = self.groups.get(usize::from(group)) {
-                        replicas.iter().for_each(|replica| to(replica.port));
+                    let Some(replicas) = self.groups.get(usize::from(group)) else { continue };
+                    if self.copies.add(&mut *self.pipeline, copy(0).bytes(memory), replicas) {
+                        continue;
                     }
+                    replicas.iter().for_each(|replica| to(&mut self.cpu, output, copy(replica.port), memory));
                 }
             }
         }
-        self.send(memory, output)
+        self.send(memory, output)?;
+        self.send_copies(output)
+    }
+
+    /// Sends the copies that egress has rewritten.
+    fn send_copies(&mut self, output: &mut Vec<Transmit>) -> Result<(), IoError> {
+        if self.copies.is_empty() {
+            return Ok(());
+        }
+        let mut copies = std::mem::take(&mut self.copies);
+        output.clear();
+        for copy in copies.packets.drain(..) {
+            to(&mut self.cpu, output, copy, &copies.memory);
+        }
+        let sent = self.send(&copies.memory, output);
+        self.copies = copies;
+        sent
     }
 
     /// Sets the callback for packets that the pipeline sends to `port`. It runs on the switch's thread, so it must not block.
@@ -574,6 +585,7 @@ impl Core {
             count: 0,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut bytes = [0; header::LEN];
         repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
@@ -602,12 +614,19 @@ impl Core {
     }
 }
 
-/// Position of the first packet that the pipeline may make longer.
-fn first_growing(growth: Growth, packets: &[Received], memory: &[u8]) -> Option<usize> {
-    packets.iter().position(|packet| {
-        let bytes = memory.get(packet.offset as usize..).and_then(|rest| rest.get(..packet.len as usize));
-        bytes.is_some_and(|bytes| growth.applies(bytes))
-    })
+/// Appends a packet to the output, or gives it to the control plane.
+fn to(
+    cpu: &mut Option<(u16, PacketInCallback)>,
+    output: &mut Vec<Transmit>,
+    packet: Transmit,
+    memory: &[u8],
+) {
+    match cpu {
+        Some((port, callback)) if *port == packet.port.0 => {
+            packet.bytes(memory).into_iter().for_each(callback);
+        }
+        _ => output.push(packet),
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const fn field(name: &'static str, bits: u32, doc: &'static str) -> Field {
 
 /// All header fields in the order they appear on the wire, most significant bit first.
 pub const TABLE: &[Field] = &[
-    field("version", 4, "protocol version, 1"),
+    field("version", 4, "protocol version, 2"),
     field("kind", 4, "packet kind"),
     field("flags", 8, "flag bits"),
     field("op", 4, "lane operation: 0 sum, 1 min, 2 max (32-bit two's complement)"),
@@ -40,6 +40,8 @@ pub const TABLE: &[Field] = &[
         8,
         "largest block exponent proposed for the chunk one look-ahead later; 255: not finite",
     ),
+    field("owner", 16, "rank + 1 of the only member that receives the lanes of the result; 0: all do"),
+    field("reserved", 16, "sent as 0, and not read"),
 ];
 
 /// Where a field lies: offset and width in bits from the start of the header.

@@ -26,6 +26,8 @@ mod at {
     pub(super) const COUNT: Span = span("count");
     pub(super) const EXP: Span = span("exp");
     pub(super) const EXP_NEXT: Span = span("exp_next");
+    pub(super) const OWNER: Span = span("owner");
+    pub(super) const RESERVED: Span = span("reserved");
 }
 
 macro_rules! wire_enum {
@@ -199,6 +201,54 @@ impl fmt::Display for Flags {
     }
 }
 
+/// The members of a job that receive the lanes of a result. The others receive its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LaneOwner {
+    /// All.
+    #[default]
+    All,
+    /// The one of this rank, below [`WORLD_MAX`](crate::WORLD_MAX).
+    Rank(u16),
+}
+
+impl LaneOwner {
+    /// The field of the header: 0, or the rank and 1.
+    #[inline]
+    pub const fn to_wire(self) -> u16 {
+        match self {
+            Self::All => 0,
+            Self::Rank(rank) => rank.saturating_add(1),
+        }
+    }
+
+    /// Reads the field of the header.
+    #[inline]
+    pub const fn from_wire(value: u16) -> Self {
+        match value.checked_sub(1) {
+            None => Self::All,
+            Some(rank) => Self::Rank(rank),
+        }
+    }
+
+    /// Whether the member of this rank receives the lanes.
+    #[inline]
+    pub const fn includes(self, rank: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::Rank(owner) => owner == rank,
+        }
+    }
+}
+
+impl fmt::Display for LaneOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Rank(rank) => write!(f, "{rank}"),
+        }
+    }
+}
+
 /// A read or read-write view of a datagram: the Netfold header and the lanes behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<T: AsRef<[u8]>> {
@@ -276,6 +326,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         exp_next: EXP_NEXT as u8,
     }
 
+    /// Who receives the lanes of the result.
+    #[inline]
+    pub fn owner(&self) -> LaneOwner {
+        LaneOwner::from_wire(at::OWNER.read(self.header()) as u16)
+    }
+
     /// Flags.
     #[inline]
     pub fn flags(&self) -> Flags {
@@ -328,6 +384,18 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         set_exp_next: EXP_NEXT from u8,
     }
 
+    /// Sets who receives the lanes of the result.
+    #[inline]
+    pub fn set_owner(&mut self, owner: LaneOwner) {
+        at::OWNER.write(self.header_mut(), u32::from(owner.to_wire()));
+    }
+
+    /// Sets the reserved bits to 0.
+    #[inline]
+    fn clear_reserved(&mut self) {
+        at::RESERVED.write(self.header_mut(), 0);
+    }
+
     /// Sets the flags.
     #[inline]
     pub fn set_flags(&mut self, flags: Flags) {
@@ -374,6 +442,8 @@ pub struct Repr {
     pub exp: u8,
     /// Look-ahead block exponent.
     pub exp_next: u8,
+    /// Who receives the lanes of the result.
+    pub owner: LaneOwner,
 }
 
 impl Repr {
@@ -404,6 +474,7 @@ impl Repr {
             count: packet.count(),
             exp: packet.exp(),
             exp_next: packet.exp_next(),
+            owner: packet.owner(),
         })
     }
 
@@ -431,6 +502,8 @@ impl Repr {
         packet.set_count(self.count);
         packet.set_exp(self.exp);
         packet.set_exp_next(self.exp_next);
+        packet.set_owner(self.owner);
+        packet.clear_reserved();
     }
 }
 
@@ -438,7 +511,7 @@ impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "netfold {} job={}@{} slot={}.{} chunk={} op={} flags={} seen={:#x} count={} exp={}/{}",
+            "netfold {} job={}@{} slot={}.{} chunk={} op={} flags={} seen={:#x} count={} exp={}/{} owner={}",
             self.kind,
             self.job,
             self.epoch,
@@ -450,7 +523,8 @@ impl fmt::Display for Repr {
             self.bitmap,
             self.count,
             self.exp,
-            self.exp_next
+            self.exp_next,
+            self.owner
         )
     }
 }
@@ -461,8 +535,8 @@ mod tests {
     use proptest::prelude::*;
 
     const BYTES: [u8; LEN + 4] = [
-        0x11, 0x81, 0x23, 0x00, 0x01, 0x02, 0x00, 0x0b, 0xaa, 0xbb, 0xcc, 0xdd, 0x10, 0x20, 0x30, 0x40, 0xff,
-        0xff, 0xff, 0xfe, 0x00, 0x00, 0x00, 0x05, 0x00, 0x02, 0x7f, 0x80, 1, 2, 3, 4,
+        0x21, 0x81, 0x23, 0x00, 0x01, 0x02, 0x00, 0x0b, 0xaa, 0xbb, 0xcc, 0xdd, 0x10, 0x20, 0x30, 0x40, 0xff,
+        0xff, 0xff, 0xfe, 0x00, 0x00, 0x00, 0x05, 0x00, 0x02, 0x7f, 0x80, 0x00, 0x07, 0x00, 0x00, 1, 2, 3, 4,
     ];
 
     fn repr() -> Repr {
@@ -482,6 +556,7 @@ mod tests {
             count: 2,
             exp: 0x7f,
             exp_next: 0x80,
+            owner: LaneOwner::Rank(6),
         }
     }
 
@@ -507,8 +582,8 @@ mod tests {
             bytes[at] = value;
             Repr::parse(&Packet::new_checked(&bytes[..]).unwrap())
         };
-        assert_eq!(parse(0, 0x21), Err(Error::Version(2)));
-        assert_eq!(parse(0, 0x10), Err(Error::Kind(0)));
+        assert_eq!(parse(0, 0x11), Err(Error::Version(1)));
+        assert_eq!(parse(0, 0x20), Err(Error::Kind(0)));
         assert_eq!(parse(2, 0x93), Err(Error::Op(9)));
         assert_eq!(parse(3, 200), Err(Error::Reason(200)));
         for len in 0..LEN {
@@ -521,6 +596,8 @@ mod tests {
         fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             if let Ok(repr) = Packet::new_checked(&bytes[..]).and_then(|packet| Repr::parse(&packet)) {
                 let mut again = bytes.clone();
+                let mut bytes = bytes;
+                bytes[LEN - 2..LEN].fill(0);
                 repr.emit(&mut Packet::new_unchecked(&mut again[..]));
                 prop_assert_eq!(&again, &bytes, "a parsed header is emitted as it came");
                 prop_assert!(!repr.to_string().is_empty());

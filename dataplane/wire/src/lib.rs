@@ -26,7 +26,7 @@ pub mod serial;
 pub mod vocabulary;
 
 pub use dscp::Dscp;
-pub use header::{Flags, Kind, LaneOp, Packet, Reason, Repr};
+pub use header::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr};
 pub use keys::{JobKeys, PacketKey, PortKeys, TAG_LEN};
 pub use vocabulary::collective::{Collective, Extent};
 pub use vocabulary::dtype::DType;
@@ -37,7 +37,7 @@ pub use vocabulary::reduce_op::ReduceOp;
 pub const UDP_PORT: u16 = 20038;
 
 /// Protocol version carried in every header.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Most workers (children) that one aggregation level folds: the width of the contributor bitmap.
 pub const CHILDREN_MAX: usize = 32;
@@ -64,7 +64,7 @@ pub enum Error {
         need: usize,
     },
     /// The version nibble is not [`VERSION`].
-    #[error("unsupported protocol version {0}; this build speaks version 1")]
+    #[error("unsupported protocol version {0}; this build speaks version {VERSION}")]
     Version(u8),
     /// The kind nibble names no packet kind.
     #[error("unknown packet kind {0}")]

@@ -9,14 +9,14 @@
 
 -- definitions: generated from netfold-wire by `cargo xtask tidy --fix`
 local UDP_PORT = 20038
-local VERSION = 1
-local HEADER_LEN = 28
+local VERSION = 2
+local HEADER_LEN = 32
 -- The least number of lane words that a pipeline may have.
 local LANE_WORDS_MIN = 16
 -- Offset and width in bits; the bytes that the field lies in, and its mask there.
 local FIELDS = {
     { name = "version", offset = 0, bits = 4, first = 0, bytes = 1, mask = 0xf0,
-      doc = "protocol version, 1" },
+      doc = "protocol version, 2" },
     { name = "kind", offset = 4, bits = 4, first = 0, bytes = 1, mask = 0xf,
       doc = "packet kind" },
     { name = "flags", offset = 8, bits = 8, first = 1, bytes = 1, mask = nil,
@@ -47,6 +47,10 @@ local FIELDS = {
       doc = "block exponent of the lanes in this packet, biased as in binary32" },
     { name = "exp_next", offset = 216, bits = 8, first = 27, bytes = 1, mask = nil,
       doc = "largest block exponent proposed for the chunk one look-ahead later; 255: not finite" },
+    { name = "owner", offset = 224, bits = 16, first = 28, bytes = 2, mask = nil,
+      doc = "rank + 1 of the only member that receives the lanes of the result; 0: all do" },
+    { name = "reserved", offset = 240, bits = 16, first = 30, bytes = 2, mask = nil,
+      doc = "sent as 0, and not read" },
 }
 local KINDS = { [1] = "data", [2] = "result", [3] = "close", [4] = "stale", [5] = "reject", [6] = "probe", [7] = "advance", [8] = "heard" }
 local OPS = { [0] = "sum", [1] = "min", [2] = "max" }

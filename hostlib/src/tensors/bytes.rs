@@ -3,13 +3,13 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use netfold_proto::OpId;
-use netfold_wire::{Collective, DType, LaneOp, ReduceOp};
+use netfold_wire::{Collective, DType, LaneOp, LaneOwner, ReduceOp};
 
 use super::{PendingOp, Tensors};
 use crate::error::Error;
 use crate::lower::SwitchOperation;
 use crate::peers::{self, Peers};
-use crate::slot_positions::{Reconciliation, RetainedResults};
+use crate::slot_positions::{OwnedChunk, Reconciliation, RetainedResults};
 
 /// Bytes that are gathered, folded and scattered at a time: bounds the memory that it takes.
 const PIECE_BYTES: usize = 8 << 20;
@@ -38,6 +38,41 @@ impl Tensors {
         // That result contains this rank's contribution as it was packed.
         pending.keep_residual_of_last(chunk);
         pending.bytes_at(position)
+    }
+
+    /// Whose chunk a stream position is, if it is data that one rank receives.
+    pub(crate) fn owned_at(&self, position: u64) -> Option<OwnedChunk> {
+        match self.pending.iter().find(|pending| pending.chunk_at(position).is_some()) {
+            Some(pending) => pending.owned_at(position, self.world),
+            None => self.retained.as_ref()?.owned(position),
+        }
+    }
+
+    /// This rank's contribution at a stream position that another rank receives, as bytes: what is in the sums where the result has been
+    /// acknowledged, else the input.
+    pub(crate) fn contribution_at(&mut self, position: u64, acknowledged: bool) -> Vec<u8> {
+        match self.pending.iter_mut().find(|pending| pending.chunk_at(position).is_some()) {
+            Some(pending) => pending.contribution_at(position, acknowledged),
+            None => {
+                self.retained.as_ref().and_then(|retained| retained.get(position)).unwrap_or_default().into()
+            }
+        }
+    }
+
+    /// Takes what the chunk at a stream position comes to in another reduction of all ranks' inputs, where this rank receives it. Where its
+    /// first result was `lacking` here, nothing of the input is left out.
+    pub(crate) fn take_again(&mut self, position: u64, result: Option<&[u8]>, lacking: bool) {
+        let Some(pending) = self.pending.iter_mut().find(|pending| pending.chunk_at(position).is_some())
+        else {
+            return;
+        };
+        if lacking && let Some(chunk) = pending.chunk_at(position) {
+            pending.leave_nothing_out(chunk);
+        }
+        if let (Some(result), Some(memory)) = (result, pending.bytes_at(position)) {
+            let len = memory.len().min(result.len());
+            memory[..len].copy_from_slice(&result[..len]);
+        }
     }
 
     /// Executes the rest of the oldest pending operation, if there is one, among the ranks, and finishes it.
@@ -103,13 +138,63 @@ impl PendingOp {
         Some(&mut bytes[start..end])
     }
 
-    /// Copies the results that other ranks may still lack.
-    pub(super) fn retain_tail(&mut self, retained: &mut RetainedResults) {
+    /// Whose chunk a stream position is, if one rank of `world` receives it.
+    fn owned_at(&self, position: u64, world: u16) -> Option<OwnedChunk> {
+        let spec = self.operation.request.spec;
+        match spec.sharing.owner(self.chunk_at(position)?, world) {
+            LaneOwner::All => None,
+            LaneOwner::Rank(owner) => {
+                Some(OwnedChunk { owner, op: self.reduce_op(), dtype: spec.descriptor.dtype })
+            }
+        }
+    }
+
+    /// This rank's input at a stream position, without what is left out of the sums where the result has been acknowledged. The memory must
+    /// still hold it.
+    fn contribution_at(&mut self, position: u64, acknowledged: bool) -> Vec<u8> {
+        let mut bytes = self.bytes_at(position).map(|bytes| bytes.to_vec()).unwrap_or_default();
+        let len = self.chunk_elements;
+        if acknowledged
+            && let Some(chunk) = self.chunk_at(position)
+            && let Some((_, residual)) = self.operation.buffer.elements_and_residual()
+        {
+            let left_out = super::block(residual, chunk, len);
+            for (element, left_out) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(left_out) {
+                *element = (f32::from_ne_bytes(*element) - left_out).to_ne_bytes();
+            }
+        }
+        bytes
+    }
+
+    /// Nothing of a chunk is left out.
+    fn leave_nothing_out(&mut self, chunk: u32) {
+        let len = self.chunk_elements;
+        if let Some((_, residual)) = self.operation.buffer.elements_and_residual() {
+            super::block_mut(residual, chunk, len).fill(0.0);
+        }
+    }
+
+    /// How hosts reduce this operation.
+    fn reduce_op(&self) -> ReduceOp {
+        let descriptor = self.operation.request.spec.descriptor;
+        match (descriptor.collective, descriptor.lane_op) {
+            (Collective::AllGather, _) => ReduceOp::BitOr,
+            (_, LaneOp::Min) => ReduceOp::Min,
+            (_, LaneOp::Max) => ReduceOp::Max,
+            _ => ReduceOp::Sum,
+        }
+    }
+
+    /// Copies the results that other ranks may still lack, and contributions to those that only one of them receives.
+    pub(super) fn retain_tail(&mut self, retained: &mut RetainedResults, world: u16) {
         let end = self.starts.1 + u64::from(self.operation.request.spec.data_chunks);
         let start = end.saturating_sub(retained.slots() as u64).max(self.starts.1);
         for position in start..end {
-            if let Some(bytes) = self.bytes_at(position) {
-                retained.keep(position, bytes);
+            if let Some(owned) = self.owned_at(position, world) {
+                let contribution = self.contribution_at(position, true);
+                retained.keep(position, &contribution, Some(owned));
+            } else if let Some(bytes) = self.bytes_at(position) {
+                retained.keep(position, bytes, None);
             }
         }
     }
@@ -167,12 +252,7 @@ impl PendingOp {
     /// Does the operation on some stretches, or on all in place.
     fn reduce_piece(&mut self, peers: &mut dyn Peers, piece: Option<&[ByteRange]>) -> Result<(), Error> {
         let descriptor = self.operation.request.spec.descriptor;
-        let op = match (descriptor.collective, descriptor.lane_op) {
-            (Collective::AllGather, _) => ReduceOp::BitOr,
-            (_, LaneOp::Min) => ReduceOp::Min,
-            (_, LaneOp::Max) => ReduceOp::Max,
-            _ => ReduceOp::Sum,
-        };
+        let op = self.reduce_op();
         let bytes = self.operation.buffer.bytes_mut();
         let mut gathered: Vec<u8> =
             piece.unwrap_or_default().iter().flat_map(|range| &bytes[range.clone()]).copied().collect();
@@ -180,9 +260,7 @@ impl PendingOp {
         match (descriptor.collective, descriptor.dtype) {
             (Collective::Broadcast { root }, _) => peers.broadcast(part, root)?,
             (Collective::AllGather, _) => peers.all_reduce(op, DType::U8, part)?,
-            (_, DType::F16) => in_binary32::<f16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
-            (_, DType::Bf16) => in_binary32::<bf16>(part, |wide| peers.all_reduce(op, DType::F32, wide))?,
-            (_, dtype) => peers.all_reduce(op, dtype, part)?,
+            (_, dtype) => all_reduce(peers, op, dtype, part)?,
         }
         let mut from = &gathered[..];
         let bytes = self.operation.buffer.bytes_mut();
@@ -192,6 +270,20 @@ impl PendingOp {
             from = later;
         }
         Ok(())
+    }
+}
+
+/// Replaces elements by the reduction over all ranks, of 16-bit floats as binary32.
+pub(crate) fn all_reduce(
+    peers: &mut dyn Peers,
+    op: ReduceOp,
+    dtype: DType,
+    bytes: &mut [u8],
+) -> Result<(), Error> {
+    match dtype {
+        DType::F16 => in_binary32::<f16>(bytes, |wide| peers.all_reduce(op, DType::F32, wide)),
+        DType::Bf16 => in_binary32::<bf16>(bytes, |wide| peers.all_reduce(op, DType::F32, wide)),
+        dtype => peers.all_reduce(op, dtype, bytes),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is packed, unpacked and left out, chunk by chunk.
 
-use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, OpId, OpSpec};
+use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, OpId, OpSpec, Sharing};
 use netfold_wire::{Collective, DType, LaneOp, Mode};
 
 use super::Tensors;
@@ -58,7 +58,14 @@ impl Fed {
             ..Descriptor::BARRIER
         };
         let class = self.class;
-        let spec = OpSpec { descriptor, data_chunks, exponents: true, class, lane_op: LaneOp::Sum };
+        let spec = OpSpec {
+            descriptor,
+            data_chunks,
+            exponents: true,
+            class,
+            lane_op: LaneOp::Sum,
+            sharing: Sharing::All,
+        };
         let memory = (self.tensor.as_mut_ptr().cast::<u8>(), self.tensor.len());
         // SAFETY: the vectors keep their memory while the codec lives, and are read only after the codec has written.
         let buffer = unsafe {
@@ -201,7 +208,7 @@ fn an_operation_has_begun_when_any_of_its_chunks_is_done() {
         let at = |slot: u64| 1000 + slot;
         let positions = (0..8).map(|slot| if done.contains(&at(slot)) { at(slot) + 8 } else { at(slot) });
         let one = SlotPositions::new(positions);
-        fed.tensors.begun(&Reconciliation::of(&[one.clone(), one], 0).expect("one job"))
+        fed.tensors.begun(&Reconciliation::of(vec![one.clone(), one], 0).expect("one job"))
     };
     assert_eq!(begun(&[]), 1, "the first alone");
     assert_eq!(begun(&[1000]), 2);

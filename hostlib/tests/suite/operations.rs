@@ -373,5 +373,5 @@ fn arguments_are_checked_before_anything_starts() {
     bad.slots = 4;
     let io = Box::new(spokes.pop().unwrap());
     let error = kind(Communicator::builder().rank(0).world_size(2).transport(io, bad));
-    assert!(matches!(error, Error::Datagram { need: 284, max: 64 }), "{error}");
+    assert!(matches!(error, Error::Datagram { need: 288, max: 64 }), "{error}");
 }

@@ -112,6 +112,15 @@ impl Build<'_> {
         ]
     }
 
+    /// Removes the lanes of a sum without any contribution: the parent accepts its header.
+    pub(super) fn strip_empty(&self) -> Option<Stmt> {
+        self.vars.contributions?;
+        let empty = self.get("count").eq(Expr::Const(0, 16)).both(Expr::Valid(Part::Lanes));
+        let mut steps = self.header_only();
+        steps.push(self.with(Flags::TRIMMED));
+        Some(when(empty, steps))
+    }
+
     /// A parent's RESULT for the children: with the tally of the whole job, and with the children whose contributions this
     /// switch sent up, unless the parent left them out.
     pub(super) fn contribution_down(&self, contributions: Contributions) -> Vec<Stmt> {

@@ -1,6 +1,6 @@
 //! The table entries by which a controller admits a job at a switch.
 
-use netfold_wire::{Kind, Reason};
+use netfold_wire::{Kind, LaneOwner, Reason, WORLD_MAX};
 
 use super::id;
 use crate::entry::{FieldMatch, TableEntry};
@@ -34,6 +34,8 @@ pub struct Node {
     pub shift: Option<u8>,
     /// Whether the program is one for bounded loss.
     pub bounded_loss: bool,
+    /// Whether the program is one with owners.
+    pub owners: bool,
 }
 
 /// The parent of a switch.
@@ -58,6 +60,27 @@ pub struct Child {
     pub source: u32,
     /// Its bit in the contributor bitmap, below 32: each child of the node once.
     pub rank: u8,
+    /// The members behind it; `None` if it receives the lanes of all results. Only in programs with owners.
+    pub behind: Option<Behind>,
+}
+
+/// The members behind a child: a worker, or those below a switch. The child receives the lanes of results that one of them owns, and of those
+/// that all do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behind {
+    /// Replica instance of the child's copies, 1 or more.
+    pub instance: u16,
+    /// The lowest rank.
+    pub first: u16,
+    /// The highest rank. Ranks between the two may be behind other children: then lanes come to this child in vain.
+    pub last: u16,
+}
+
+impl Behind {
+    /// As packets name them: the range, without the instance.
+    const fn range(self) -> [u16; 2] {
+        [LaneOwner::Rank(self.first).to_wire(), LaneOwner::Rank(self.last).to_wire()]
+    }
 }
 
 /// An address that the switch writes into the outer headers of a copy.
@@ -149,16 +172,29 @@ impl Sender {
 }
 
 /// The entries of one child: one that admits its data and four that give the reason when a packet from its port and
-/// address is refused; in a program for bounded loss, one more that admits its CLOSE.
+/// address is refused; in a program for bounded loss, one more that admits its CLOSE; in a program with owners, one for its copies of results.
 pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     let bit = 1u32 << (child.rank & 31);
     let sender = Sender::new(node, child.port, child.source, Kind::Data);
-    let mut entries = sender.entries(node, admission(node, bit, node.full() & !bit), id::REFUSE);
+    let admit = |bits, others| admission(node, child, bits, others);
+    let mut entries = sender.entries(node, admit(bit, node.full() & !bit), id::REFUSE);
     if node.bounded_loss {
         let close = Sender::new(node, child.port, child.source, Kind::Close);
-        entries.push(close.right(node, admission(node, node.full(), node.full())));
+        entries.push(close.right(node, admit(node.full(), node.full())));
     }
+    entries.extend(child.behind.filter(|_| node.owners).map(receiver_entry));
     entries
+}
+
+/// The entry by which copies with this instance lose the lanes of results that belong to other members.
+fn receiver_entry(behind: Behind) -> TableEntry {
+    TableEntry {
+        table: p4info::table_id(id::RECEIVER),
+        matches: vec![field(1, behind.instance.into(), 16)],
+        priority: 0,
+        action: p4info::action_id(id::MEMBERS),
+        params: behind.range().map(u64::from).to_vec(),
+    }
 }
 
 /// The entry of a child whose address is not validated yet: it replies to the child's DATA with a REJECT for [`Reason::Path`], which
@@ -169,8 +205,8 @@ pub fn challenge_entry(node: &Node, child: &Child, token: u64) -> TableEntry {
     entry(matches, 60, id::CHALLENGE, vec![token >> 32, token & u64::from(u32::MAX)])
 }
 
-/// The action that admits a packet of the children `bits`. It completes a slot that has received `others` before.
-fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
+/// The action that admits a packet of `child` for the children `bits`. It completes a slot that has received `others` before.
+fn admission(node: &Node, child: &Child, bits: u32, others: u32) -> (u32, Vec<u64>) {
     let mut params =
         vec![u64::from(node.base) * 2, bits.into(), others.into(), node.world.into(), node.group.into()];
     let action = match node.parent {
@@ -181,6 +217,10 @@ fn admission(node: &Node, bits: u32, others: u32) -> (u32, Vec<u64>) {
         None => id::ADMIT,
     };
     params.extend(node.shift.map(u64::from));
+    if node.owners {
+        let range = child.behind.map_or([1, WORLD_MAX], Behind::range);
+        params.extend(range.map(u64::from));
+    }
     (action, params)
 }
 

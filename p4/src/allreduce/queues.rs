@@ -49,7 +49,7 @@ impl Build<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use netfold_wire::{LaneOp, Packet, Reason, Repr, header};
+    use netfold_wire::{LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
     use super::*;
     use crate::allreduce::{Child, Node, job_entries, program};
@@ -74,6 +74,7 @@ mod tests {
             count: 1,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut bytes = vec![0; header::LEN + lane_bytes as usize];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
@@ -95,12 +96,13 @@ mod tests {
             parent: None,
             shift: None,
             bounded_loss: false,
+            owners: false,
         };
         for queues in 1..=8_u8 {
             let small = by_name("small").expect("it is in the list");
             let profile = Profile { priorities: queues.into(), ..small };
             let mut switch = Interpreter::new(Arc::new(program(&profile).unwrap())).unwrap();
-            for entry in job_entries(&node, &Child { port: 3, source: 0, rank: 0 }) {
+            for entry in job_entries(&node, &Child { port: 3, source: 0, rank: 0, behind: None }) {
                 switch.insert(&entry).unwrap();
             }
             for class in 0..16_u8 {

@@ -179,6 +179,7 @@ impl Build<'_> {
         }
         steps.push(choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), data));
         steps.extend(self.lanes_out());
+        steps.extend(self.strip_reply());
         steps
     }
 
@@ -262,6 +263,7 @@ impl Build<'_> {
         read.extend(self.emit());
         read.extend(self.own_flags());
         let mut repeat = self.result();
+        repeat.extend(self.mark_reply());
         repeat.extend(self.answer());
         repeat.push(self.count(answers::REPEATED));
         let Some(below) = v.below else {
@@ -311,6 +313,7 @@ impl Build<'_> {
             ],
         });
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
+        steps.extend(self.strip_empty());
         steps.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
         steps.push(Stmt::Multicast(self.var(below.up)));
         steps.push(self.count(counted));

@@ -50,6 +50,7 @@ pub fn named() -> Vec<NamedProfile> {
                 jobs: 4,
                 ecn_depth: 0,
                 bounded_loss: false,
+                owners: false,
                 ..hardware.clone()
             },
         ),
@@ -96,6 +97,7 @@ fn small() -> Profile {
         ecn_depth: 0,
         hierarchy: false,
         bounded_loss: false,
+        owners: false,
         ..Profile::hardware()
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         udp_port: 20038,
         sees_source,
         bounded_loss,
+        owners: bounded_loss,
         authenticates: true,
     }
 }

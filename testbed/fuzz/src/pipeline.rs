@@ -5,12 +5,12 @@
 //! slot alone.
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{Child, Node, controller_entry, id, job_entries, node_entries};
+use netfold_p4::allreduce::{Behind, Child, Node, controller_entry, id, job_entries, node_entries};
 use netfold_p4::p4info;
 use netfold_switch::{Pipeline, Send, SimdLevel, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::header::LEN;
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, UDP_PORT};
 
 use crate::input::Input;
 
@@ -129,6 +129,7 @@ fn datagram(input: &mut Input<'_>) -> Vec<u8> {
         count: u16::from(!cut),
         exp: input.byte(),
         exp_next: input.byte(),
+        owner: LaneOwner::from_wire(u16::from(input.byte() & 3)),
     };
     match input.below(16) {
         0 => repr.key ^= 1 << input.below(32),
@@ -188,13 +189,15 @@ impl Pair {
             parent: None,
             shift: None,
             bounded_loss: true,
+            owners: true,
         };
         let mut entries = node_entries(&node);
         entries.extend([Kind::Advance, Kind::Probe].map(|kind| controller_entry(CONTROLLER_PORT, kind)));
         for rank in 0..WORLD {
             let port = FIRST_PORT + rank;
             let source = if sees_source { worker(port).ip.to_bits() } else { 0 };
-            entries.extend(job_entries(&node, &Child { port, source, rank: rank as u8 }));
+            let behind = Some(Behind { instance: port + 1, first: rank, last: rank });
+            entries.extend(job_entries(&node, &Child { port, source, rank: rank as u8, behind }));
         }
         let make = || {
             let mut pipeline = build().expect("there is a pipeline of that size");

@@ -18,7 +18,7 @@ use netfold_switch::{
 };
 use netfold_testkit::sample::Sample;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, UDP_PORT, header};
 use serde::Serialize;
 
 /// Workers of the job with lanes: one packet in this many starts a slot, one completes it.
@@ -151,7 +151,9 @@ fn measure(
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
         let node = node(job, world, numerics);
         for rank in 0..world as u8 {
-            for entry in job_entries(&node, &Child { port: u16::from(rank) + 1, source: 0, rank }) {
+            for entry in
+                job_entries(&node, &Child { port: u16::from(rank) + 1, source: 0, rank, behind: None })
+            {
                 pipeline.insert(&entry)?;
                 interpreted.insert(&entry)?;
             }
@@ -227,6 +229,7 @@ fn node(job: u16, world: u16, numerics: Numerics) -> Node {
         parent: None,
         shift: (numerics == Numerics::Wide).then(|| world.next_power_of_two().trailing_zeros() as u8),
         bounded_loss: true,
+        owners: true,
     }
 }
 
@@ -329,6 +332,7 @@ fn repr(job: u16, slot: u16, bare: bool) -> Repr {
         count: 1,
         exp: 0,
         exp_next: 100,
+        owner: LaneOwner::All,
     }
 }
 

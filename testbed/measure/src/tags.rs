@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use netfold_io::{Authenticated, Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_testkit::sample::Sample;
-use netfold_wire::{Flags, JobKeys, Kind, LaneOp, PacketKey, PortKeys, Reason, Repr, TAG_LEN, header};
+use netfold_wire::{
+    Flags, JobKeys, Kind, LaneOp, LaneOwner, PacketKey, PortKeys, Reason, Repr, TAG_LEN, header,
+};
 use serde::Serialize;
 
 const JOB: u16 = 1;
@@ -113,6 +115,7 @@ fn burst(payload: usize) -> Vec<u8> {
             count: 0,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         repr.emit(&mut header::Packet::new_unchecked(packet));
     }

@@ -183,6 +183,7 @@ impl Racks {
             first_chunk: 1,
             held: 0,
             ports: (0..world).collect(),
+            behind: vec![None; usize::from(world)],
             parent: None,
             rank: 0,
             workers: world,

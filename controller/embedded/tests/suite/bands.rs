@@ -78,6 +78,7 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
         udp_port: switch.data().port(),
         sees_source: false,
         bounded_loss: true,
+        owners: true,
         authenticates: false,
     };
     let driver = LocalDriver::new(switch.handle(), limits, Numerics::Word);

@@ -13,7 +13,7 @@ const ELEMENTS: usize = 600_000;
 
 /// A port of 40 Mbit/s, ten times slower than any machine that runs this, that marks from ten full packets.
 fn slow() -> QueueConfig {
-    let full = 1436;
+    let full = 1440;
     let ecn = Some(Ecn { k_min: 10 * full, k_max: 10 * full, p_max: 1.0 });
     let port = PortConfig {
         rate: Some(Rate { bits_per_second: 40_000_000, burst_bytes: 4 * full }),
@@ -68,5 +68,5 @@ fn marks_of_a_slow_port_shrink_windows_and_change_no_result() {
     assert_eq!(stats.worker.window, SLOTS, "the fixed window ignores marks");
     assert!(fixed.marked > dctcp.marked, "{} of {}", fixed.marked, dctcp.marked);
     // Each port may hold a whole window; congestion control allows that for the first window, and then less.
-    assert!(fixed.held_bytes_max > 100 * 1436, "{fixed:?}");
+    assert!(fixed.held_bytes_max > 100 * 1440, "{fixed:?}");
 }

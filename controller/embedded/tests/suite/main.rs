@@ -3,6 +3,7 @@
 
 mod bands;
 mod bounded;
+mod collectives;
 mod congestion;
 mod controlled;
 mod paths;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use netfold_control::{Join, Mode, PathChallenge, PathToken, Refusal, SessionEvent, SessionRequest};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_proto::{Instant, PathValidation};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 /// A control session that the test plays, line by line.
 struct Session(BufReader<TcpStream>);
@@ -72,6 +72,7 @@ fn packet(challenge: &PathChallenge, kind: Kind, flags: Flags, lane_bytes: usize
         count: 0,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
     bytes

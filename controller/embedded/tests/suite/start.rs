@@ -42,12 +42,12 @@ fn alone(switch: SocketAddr) -> Result<Communicator, Error> {
 
 /// Run by the next test in its own network namespace.
 #[test]
-#[ignore = "needs a loopback interface with an MTU of 1463; run by packets_that_exceed_the_path_mtu_are_an_error"]
+#[ignore = "needs a loopback interface with an MTU of 1467; run by packets_that_exceed_the_path_mtu_are_an_error"]
 fn short_mtu() {
     let switch = EmbeddedSwitch::builder().start().unwrap();
-    // 1408 bytes of lanes and headers of 28, 8 and 20 bytes.
+    // 1408 bytes of lanes and headers of 32, 8 and 20 bytes.
     match alone(switch.control()) {
-        Err(error @ Error::Mtu { need: 1464, mtu: 1463, .. }) => {
+        Err(error @ Error::Mtu { need: 1468, mtu: 1467, .. }) => {
             assert!(error.to_string().contains(&switch.data().to_string()), "{error}");
         }
         other => panic!("{other:?}"),
@@ -62,7 +62,7 @@ fn short_mtu() {
 
 #[test]
 fn packets_that_exceed_the_path_mtu_are_an_error() {
-    namespace::ignored_test("ip link set lo mtu 1463 && ip link set lo up", "start::short_mtu");
+    namespace::ignored_test("ip link set lo mtu 1467 && ip link set lo up", "start::short_mtu");
 }
 
 #[test]

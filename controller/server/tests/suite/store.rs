@@ -94,6 +94,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         udp_port: 20038,
         sees_source: false,
         bounded_loss: true,
+        owners: true,
         authenticates: false,
     };
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();

@@ -187,6 +187,7 @@ impl SwitchDriver for BfrtDriver {
             udp_port: UDP_PORT,
             sees_source: profile.encapsulation == Encapsulation::Ethernet,
             bounded_loss: profile.bounded_loss,
+            owners: profile.owners,
             authenticates: false,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 
 use super::control::ControlPort;
 use netfold_controller::driver::DriverError;
@@ -135,6 +135,7 @@ fn request(slot: u16, set: u8, chunk: u32, nonce: u32) -> Repr {
         count: 0,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     }
 }
 

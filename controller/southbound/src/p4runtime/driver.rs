@@ -308,6 +308,7 @@ impl SwitchDriver for P4RuntimeDriver {
             udp_port: UDP_PORT,
             sees_source: self.ethernet(),
             bounded_loss: profile.bounded_loss,
+            owners: profile.owners,
             authenticates: false,
         }
     }

@@ -239,7 +239,7 @@ struct Controls {
 }
 
 /// Ends the thread with the last handle.
-struct Owner {
+struct LaneOwner {
     shared: Arc<Shared>,
     calls: mpsc::UnboundedSender<Call>,
     controls: Mutex<Controls>,
@@ -250,7 +250,7 @@ struct Owner {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Owner {
+impl Drop for LaneOwner {
     fn drop(&mut self) {
         drop(self.stop.take());
         // A listener that holds the last handle drops it on the thread itself.
@@ -268,7 +268,7 @@ impl Drop for Owner {
 /// Calls fail at once while the switch is down, unless they remove something. Otherwise they take as long as the switch does, up to
 /// [`ManagedConfig::call_within`] for each request.
 #[derive(Clone)]
-pub struct Managed(Arc<Owner>);
+pub struct Managed(Arc<LaneOwner>);
 
 impl Managed {
     /// Starts to manage a switch, where `held` lists the objects that an earlier control plane installed and that are still desired.
@@ -333,7 +333,16 @@ impl Managed {
             .map_err(failed)?;
         let controls = Mutex::new(Controls { port, nonce });
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Self(Arc::new(Owner { shared, calls, controls, limits, numerics, call_timeout, stop, thread })))
+        Ok(Self(Arc::new(LaneOwner {
+            shared,
+            calls,
+            controls,
+            limits,
+            numerics,
+            call_timeout,
+            stop,
+            thread,
+        })))
     }
 
     /// What the switch is called in messages.
@@ -409,6 +418,7 @@ fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
         udp_port: config.udp_port,
         sees_source: profile.encapsulation == Encapsulation::Ethernet,
         bounded_loss: profile.bounded_loss,
+        owners: profile.owners,
         authenticates: matches!(config.attachment, Attachment::Attached) && config.is_private(),
     }
 }

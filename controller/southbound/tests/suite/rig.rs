@@ -179,6 +179,7 @@ pub(crate) fn node(job: u16) -> Node {
         parent: None,
         shift: None,
         bounded_loss: false,
+        owners: false,
     }
 }
 
@@ -186,7 +187,7 @@ pub(crate) fn node(job: u16) -> Node {
 pub(crate) fn entries(job: u16, ports: [u16; 2]) -> Vec<TableEntry> {
     let mut entries = node_entries(&node(job));
     for (rank, port) in (0..).zip(ports) {
-        entries.extend(job_entries(&node(job), &Child { port, source: 0, rank }));
+        entries.extend(job_entries(&node(job), &Child { port, source: 0, rank, behind: None }));
     }
     entries
 }

@@ -293,7 +293,7 @@ fn ten_thousand_entries_go_in_batches() {
     (0..32).for_each(|port| switch.bind_port(port, peer(port)).unwrap());
     let all: Vec<_> = (1..=JOBS)
         .flat_map(|job| {
-            let child = |rank: u8| Child { port: rank.into(), source: 0, rank };
+            let child = |rank: u8| Child { port: rank.into(), source: 0, rank, behind: None };
             (0..32).flat_map(move |rank| job_entries(&node(job), &child(rank)))
         })
         .collect();

@@ -1,4 +1,4 @@
-use netfold_wire::{Flags, LaneOp, Packet, Reason, Repr};
+use netfold_wire::{Flags, LaneOp, LaneOwner, Packet, Reason, Repr};
 use proptest::prelude::*;
 
 use super::*;
@@ -36,6 +36,7 @@ fn datagram(kind: Kind, chunk: u32) -> Vec<u8> {
         count: 0,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = vec![0xa5; LEN];
     repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -132,18 +132,34 @@ impl Worker {
             Some(_) => closed || repr.exp_next >= slot.proposed,
             None => repr.exp_next == 0,
         };
-        if !self.is_complete(repr, self.may_lack_contributions(slot, &piece))
-            || closed && !self.may_be_closed(slot, &piece, exp)
-        {
+        let complete = match self.contributor_count(slot, &piece) {
+            Some(count) => self.has_contributors(repr, count, self.contributes(slot, &piece)),
+            None => self.is_complete(repr, self.may_lack_contributions(slot, &piece)),
+        };
+        if !complete || closed && !self.may_be_closed(slot, &piece, exp) {
             return Err(Ignored::Incomplete);
         }
-        let fits = header::LEN + lanes.len() == len
-            && repr.flags.without(PASSING) == flags
+        let owner = self.owner(slot, &piece);
+        // Of a chunk that another rank receives, the header is enough.
+        let passed = !owner.includes(self.config.rank) && lanes.is_empty();
+        let shape = if passed { (header::LEN, flags.with(Flags::BARE)) } else { (len, flags) };
+        let fits = (header::LEN + lanes.len(), repr.flags.without(PASSING)) == shape
+            && repr.owner == owner
             && repr.op == self.lane_op(&piece, op.spec.lane_op)
             && repr.reason == Reason::None
             && repr.exp == exp
             && exp_next_fits;
         if fits { Ok(Fitting { index, piece, exp }) } else { Err(Ignored::Shape) }
+    }
+
+    /// Whether the result has the contributions of so many ranks, with or without that of this one.
+    fn has_contributors(&self, repr: &Repr, count: u16, own: bool) -> bool {
+        let Admission { bitmap: full, own_bit, .. } = self.config.admission;
+        repr.count == count
+            && repr.bitmap & !full == 0
+            && u32::from(count) >= repr.bitmap.count_ones()
+            && (repr.bitmap & own_bit != 0) == own
+            && !repr.flags.contains(Flags::TRIMMED)
     }
 
     /// Whether the result has all contributions, or as many as it must have.
@@ -197,9 +213,17 @@ impl Worker {
         }
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
-            let contributors = self.note_contributors(&slot, repr);
-            let full_headroom = slot.redo.is_some();
-            codec.unpack(CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom }, contributors, lanes);
+            let contributors = match self.contributor_count(&slot, &piece) {
+                // All that were to contribute.
+                Some(_) => Contributors { count: self.config.world, own: true },
+                None => self.note_contributors(&slot, repr),
+            };
+            let coded = CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom: slot.redo.is_some() };
+            if self.owner(&slot, &piece).includes(self.config.rank) {
+                codec.unpack(coded, contributors, lanes);
+            } else {
+                codec.pass(coded, contributors);
+            }
         }
         self.note_completeness(&slot, repr, &piece, codec);
         let exp_next = slot.redo.unwrap_or(repr.exp_next);

@@ -1,6 +1,6 @@
 //! Packets that every reachable switch answers, for the [liveness monitor](crate::LivenessMonitor).
 
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 use super::Worker;
 use crate::slot::SlotState;
@@ -43,6 +43,7 @@ impl Worker {
             count: 0,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         }
         .emit(&mut Packet::new_unchecked(&mut *packet));
         Some(packet.len())

@@ -28,8 +28,8 @@ fn without_loss_every_position_is_sent_once() {
         assert_eq!(stats.ignored_total(), 0);
         assert_eq!(stats.ops_done, 3);
         assert_eq!(stats.rtt_smoothed, Duration::from_micros(100));
-        let data = 28 + 4 * 64;
-        assert_eq!(stats.sent_bytes, 203 * data + 7 * 28);
+        let data = 32 + 4 * 64;
+        assert_eq!(stats.sent_bytes, 203 * data + 7 * 32);
         assert_eq!(stats.result_bytes, stats.sent_bytes);
         assert!(stats.sent_together > 0 && stats.results_together == stats.sent_together, "{stats:?}");
     }
@@ -305,7 +305,7 @@ fn slots_do_not_wait_for_each_other() {
     let mut tensors = Tensors::new(0, 1);
     worker.submit(integers(399)).unwrap();
     let mut switch = rig::Switch::default();
-    let mut buffer = [0; 284];
+    let mut buffer = [0; 288];
     let mut now = Instant::ZERO;
     for _ in 0..200 {
         now += Duration::from_micros(1);
@@ -324,8 +324,8 @@ fn a_retransmission_differs_only_in_its_flag() {
     let mut worker = Worker::new(rig::config(2, 0, 0, 2)).unwrap();
     let mut tensors = Tensors::new(0, 2);
     worker.submit(blocks(5)).unwrap();
-    let mut first = [0; 284];
-    let mut again = [0; 284];
+    let mut first = [0; 288];
+    let mut again = [0; 288];
     let len = worker.poll_transmit(Instant::ZERO, &mut first, &mut tensors).unwrap();
     let deadline = worker.next_deadline().unwrap();
     assert_eq!(deadline, Instant::ZERO + Duration::from_millis(20));
@@ -353,7 +353,7 @@ fn packets_sent_at_one_time_count_as_together_unless_separated() {
     worker.submit(integers(20)).unwrap();
     let mut send = |worker: &mut Worker, us| {
         let now = Instant::ZERO + Duration::from_micros(us);
-        worker.poll_transmit(now, &mut [0; 284], &mut tensors).unwrap();
+        worker.poll_transmit(now, &mut [0; 288], &mut tensors).unwrap();
         worker.stats().sent_together
     };
     assert_eq!([0, 0, 0, 5, 5].map(|us| send(&mut worker, us)), [0, 1, 2, 2, 3]);
@@ -425,7 +425,7 @@ fn stale_and_reject_end_the_job() {
         let mut worker = Worker::new(rig::config(2, 0, 0, 2)).unwrap();
         let mut tensors = Tensors::new(0, 2);
         worker.submit(integers(5)).unwrap();
-        let mut bytes = [0; 284];
+        let mut bytes = [0; 288];
         worker.poll_transmit(Instant::ZERO, &mut bytes, &mut tensors).unwrap();
         let mut repr = Repr::parse(&Packet::new_checked(&bytes[..]).unwrap()).unwrap();
         (repr.kind, repr.reason) = (kind, reason);
@@ -463,7 +463,7 @@ fn probes_are_stale_at_any_length_of_the_stream() {
         for start in [0, 1 << 29, 1 << 30, (1 << 31) - 2, 3 << 29, 3 << 30, (1 << 32) - 2, 1 << 40] {
             let mut worker = Worker::starting_at(start, rig::config(4, first_chunk, 0, 2)).unwrap();
             let mut tensors = Tensors::new(0, 2);
-            let mut bytes = [0; 284];
+            let mut bytes = [0; 288];
             assert_eq!(worker.write_liveness_probe(0, &mut bytes), None, "nothing is awaited");
             worker.submit(integers(5)).unwrap();
             worker.poll_transmit(Instant::ZERO, &mut bytes, &mut tensors).unwrap();

@@ -20,7 +20,7 @@
 //! use netfold_switch_p4runtime::{Server, ServerConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (io, _workers) = loopback::star(1, 64, 1436);
+//! let (io, _workers) = loopback::star(1, 64, 1440);
 //! let switch = Switch::bare(Box::new(EmptyPipeline::new(352)), Box::new(io));
 //! let handle = switch.handle();
 //! let packets = std::thread::spawn(move || switch.run());

@@ -1,13 +1,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-const LEN_MAX: usize = 1436;
+const LEN_MAX: usize = header::LEN + 1408;
 
 /// A packet with `lanes` bytes of lanes, identified by its chunk.
 fn packet(kind: Kind, flags: Flags, class: u8, chunk: u32, lanes: usize) -> Vec<u8> {
@@ -27,6 +27,7 @@ fn packet(kind: Kind, flags: Flags, class: u8, chunk: u32, lanes: usize) -> Vec<
         count: 1,
         exp: 7,
         exp_next: 9,
+        owner: LaneOwner::All,
     };
     let mut bytes = vec![0x5a; header::LEN + lanes];
     repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
@@ -104,7 +105,7 @@ fn only_droppable_data_with_lanes_is_trimmed_and_the_rest_is_dropped_at_the_tail
     let (_, name, class) = counters.queues[0];
     assert_eq!((name, class.trimmed, class.dropped, class.sent), (QueueName::Class(0), 2, 3, 4));
     let (_, name, control) = counters.queues[1];
-    assert_eq!((name, control.enqueued, control.sent_bytes), (QueueName::Control, 2, 56));
+    assert_eq!((name, control.enqueued, control.sent_bytes), (QueueName::Control, 2, 2 * header::LEN as u64));
 }
 
 #[test]
@@ -426,12 +427,12 @@ fn errors_name_the_parameter_out_of_range() {
         change(&mut config);
         Queues::new(&config, LEN_MAX).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(refused(|c| c.memory_bytes = 10), "memory_bytes is 10; it must be 1436 to 2147483648");
+    assert_eq!(refused(|c| c.memory_bytes = 10), "memory_bytes is 10; it must be 1440 to 2147483648");
     assert_eq!(refused(|c| c.port.queues.clear()), "queues is 0; it must be 1 to 8");
     assert_eq!(refused(|c| c.port.queues[0].weight = 0), "weight is 0; it must be 1 to 255");
     assert_eq!(refused(|c| c.port.queue_of[3] = 1), "class 3 uses queue 1; the number of queues is 1");
     let slow = |c: &mut QueueConfig| c.port.rate = Some(Rate { bits_per_second: 9, burst_bytes: 100 });
-    assert_eq!(refused(slow), "rate.burst_bytes is 100; it must be 1436 to 1073741824");
+    assert_eq!(refused(slow), "rate.burst_bytes is 100; it must be 1440 to 1073741824");
     let chance = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 1, k_max: 2, p_max: 1.1 });
     assert_eq!(refused(chance), "p_max must be between 0 and 1");
     let order = |c: &mut QueueConfig| c.port.queues[0].ecn = Some(Ecn { k_min: 3, k_max: 2, p_max: 1.0 });

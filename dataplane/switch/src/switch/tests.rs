@@ -25,10 +25,11 @@ const NODE: Node = Node {
     parent: None,
     shift: None,
     bounded_loss: true,
+    owners: true,
 };
 
 fn entries(rank: u8) -> Vec<TableEntry> {
-    job_entries(&NODE, &Child { port: u16::from(rank), source: 0, rank })
+    job_entries(&NODE, &Child { port: u16::from(rank), source: 0, rank, behind: None })
 }
 
 #[test]
@@ -114,6 +115,7 @@ fn contribution(rank: u8) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, Queues, Rate};
 use netfold_testkit::allocation::{self, CountingAllocator};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -19,7 +19,7 @@ fn queues_do_not_allocate_per_packet() {
     };
     let rate = Some(Rate { bits_per_second: 100_000_000, burst_bytes: 3000 });
     let port = PortConfig { rate, control_bytes_max: 400, ..PortConfig::strict(4, &class) };
-    let mut queues = Queues::new(&QueueConfig { port, ..QueueConfig::default() }, 1436).unwrap();
+    let mut queues = Queues::new(&QueueConfig { port, ..QueueConfig::default() }, 1440).unwrap();
     let packets: Vec<_> = (0..16).map(|class| packet(class, class % 2 == 0)).collect();
     let mut outcomes = [0_u64; 4];
     let before = allocation::of_this_thread();
@@ -55,6 +55,7 @@ fn packet(class: u8, droppable: bool) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = vec![0; header::LEN + 1408];
     repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -5,5 +5,6 @@
 mod allocation;
 mod interpreted;
 mod numerics;
+mod owners;
 mod queues;
 mod slot_machine;

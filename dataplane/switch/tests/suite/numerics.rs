@@ -5,7 +5,7 @@ use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{Child, Node, Parent, job_entries, node_entries};
 use netfold_p4::profile::Numerics;
 use netfold_switch::{Pipeline, Send, numeric_pipeline};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -45,10 +45,12 @@ impl Rig {
             parent: below.then_some(Parent { port: PARENT_PORT, source: 0, group: 2, rank: 0 }),
             shift: (numerics == Numerics::Wide).then_some(shift),
             bounded_loss: true,
+            owners: true,
         };
         let mut pipeline = numeric_pipeline(PAYLOAD as u32, numerics).unwrap();
         for rank in 0..world {
-            for entry in job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8 }) {
+            for entry in job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8, behind: None })
+            {
                 pipeline.insert(&entry).unwrap();
             }
         }
@@ -75,6 +77,7 @@ impl Rig {
             count: 1,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut bytes = vec![0; header::LEN + PAYLOAD];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -12,7 +12,7 @@ use netfold_switch::queue::{
 };
 use netfold_switch::{Handle, Switch, SwitchCounters, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 const PAYLOAD: usize = 256;
 const LEN: usize = header::LEN + PAYLOAD;
@@ -79,13 +79,14 @@ impl Rig {
             parent: None,
             shift: None,
             bounded_loss: false,
+            owners: true,
         };
         let set_up = move |core: &mut netfold_switch::Core| {
             core.advance(0, SLOTS, 0).unwrap();
             let replicas = [0, 1].map(|port| Replica { port, instance: port });
             core.set_group(1, &replicas).unwrap();
             for rank in 0..2 {
-                let child = Child { port: u16::from(rank), source: 0, rank };
+                let child = Child { port: u16::from(rank), source: 0, rank, behind: None };
                 core.insert(&job_entries(&node, &child)).unwrap();
             }
         };
@@ -153,6 +154,7 @@ fn contribution(chunk: u32) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = [0, 0, 0, 3].repeat(LEN / 4);
     repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -1,32 +1,32 @@
 //! The slot machine of the generated pipelines, packet by packet: every row of the rules, in both encapsulations.
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Child, Node, challenge_entry, job_entries, node_entries};
+use netfold_p4::allreduce::{self, Behind, Child, Node, challenge_entry, job_entries, node_entries};
 use netfold_p4::p4info;
 use netfold_switch::{Pipeline, Send, SimdLevel, Verdict, datagram_pipeline, ethernet_pipeline};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, UDP_PORT, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, UDP_PORT, header};
 
-const WORLD: u16 = 3;
+pub(super) const WORLD: u16 = 3;
 const SLOTS: u32 = 4;
 const BASE: u32 = 8;
-const GROUP: u16 = 5;
-const LANES: usize = 64;
+pub(super) const GROUP: u16 = 5;
+pub(super) const LANES: usize = 64;
 
-struct Rig {
-    pipeline: Box<dyn Pipeline>,
-    ethernet: bool,
+pub(super) struct Rig {
+    pub(super) pipeline: Box<dyn Pipeline>,
+    pub(super) ethernet: bool,
 }
 
 /// The output of the pipeline.
 #[derive(Debug, Clone, PartialEq)]
-struct Out {
-    send: Send,
-    repr: Repr,
-    lanes: Vec<u32>,
+pub(super) struct Out {
+    pub(super) send: Send,
+    pub(super) repr: Repr,
+    pub(super) lanes: Vec<u32>,
 }
 
-const NODE: Node = Node {
+pub(super) const NODE: Node = Node {
     job: 9,
     epoch: 77,
     key: 0xdead_beef,
@@ -39,9 +39,10 @@ const NODE: Node = Node {
     parent: None,
     shift: None,
     bounded_loss: true,
+    owners: true,
 };
 
-fn data(slot: u16, set: u8, chunk: u32) -> Repr {
+pub(super) fn data(slot: u16, set: u8, chunk: u32) -> Repr {
     Repr {
         kind: Kind::Data,
         flags: Flags::default(),
@@ -58,6 +59,7 @@ fn data(slot: u16, set: u8, chunk: u32) -> Repr {
         count: 1,
         exp: 40,
         exp_next: 50,
+        owner: LaneOwner::All,
     }
 }
 
@@ -71,12 +73,14 @@ fn outer(port: u16) -> Outer {
 }
 
 impl Rig {
-    fn new(ethernet: bool) -> Self {
+    pub(super) fn new(ethernet: bool) -> Self {
         let make = if ethernet { ethernet_pipeline } else { datagram_pipeline };
         let mut pipeline = make(256).unwrap();
         for rank in 0..WORLD as u8 {
             let source = if ethernet { u32::from(outer(u16::from(rank) + 1).source.ip) } else { 0 };
-            for entry in job_entries(&NODE, &Child { port: u16::from(rank) + 1, source, rank }) {
+            let (port, rank_of_job) = (u16::from(rank) + 1, u16::from(rank));
+            let behind = Some(Behind { instance: port + 1, first: rank_of_job, last: rank_of_job });
+            for entry in job_entries(&NODE, &Child { port, source, rank, behind }) {
                 pipeline.insert(&entry).unwrap();
             }
         }
@@ -90,11 +94,11 @@ impl Rig {
     }
 
     /// Both encapsulations.
-    fn both() -> [Self; 2] {
+    pub(super) fn both() -> [Self; 2] {
         [Self::new(false), Self::new(true)]
     }
 
-    fn bytes(&self, port: u16, repr: &Repr, lanes: &[u32]) -> Vec<u8> {
+    pub(super) fn bytes(&self, port: u16, repr: &Repr, lanes: &[u32]) -> Vec<u8> {
         let mut datagram = vec![0; header::LEN + lanes.len() * 4];
         repr.emit(&mut Packet::new_unchecked(&mut datagram[..]));
         for (bytes, lane) in datagram[header::LEN..].chunks_exact_mut(4).zip(lanes) {
@@ -108,7 +112,7 @@ impl Rig {
         frame
     }
 
-    fn raw(&mut self, port: u16, bytes: &[u8]) -> (Verdict, Vec<u8>) {
+    pub(super) fn raw(&mut self, port: u16, bytes: &[u8]) -> (Verdict, Vec<u8>) {
         let mut memory = bytes.to_vec();
         // Room for trimmed lanes.
         memory.resize(bytes.len() + 4 * LANES, 0xee);
@@ -119,7 +123,7 @@ impl Rig {
         (verdicts[0], memory)
     }
 
-    fn send(&mut self, port: u16, repr: Repr, lanes: &[u32]) -> Option<Out> {
+    pub(super) fn send(&mut self, port: u16, repr: Repr, lanes: &[u32]) -> Option<Out> {
         let bytes = self.bytes(port, &repr, lanes);
         let (verdict, memory) = self.raw(port, &bytes);
         if verdict.send == Send::Drop {
@@ -146,7 +150,7 @@ impl Rig {
     }
 
     /// The whole state of a slot.
-    fn slot(&self, slot: usize, set: usize) -> Vec<u32> {
+    pub(super) fn slot(&self, slot: usize, set: usize) -> Vec<u32> {
         let index = (BASE as usize + slot) * 2 + set;
         let mut out = Vec::new();
         for register in ["claim", "version", "exponent", "sum"] {
@@ -168,11 +172,11 @@ impl Rig {
     }
 }
 
-fn lanes(value: u32) -> Vec<u32> {
+pub(super) fn lanes(value: u32) -> Vec<u32> {
     (0..LANES as u32).map(|lane| value.wrapping_mul(1 + lane)).collect()
 }
 
-fn sum_of(values: &[u32]) -> Vec<u32> {
+pub(super) fn sum_of(values: &[u32]) -> Vec<u32> {
     (0..LANES)
         .map(|lane| {
             values.iter().fold(0u32, |sum, value| sum.wrapping_add(value.wrapping_mul(1 + lane as u32)))
@@ -340,7 +344,7 @@ fn a_challenged_address_receives_its_token_in_no_more_bytes_than_it_sent() {
     for mut rig in Rig::both() {
         let source = |port: u16| if rig.ethernet { u32::from(outer(port).source.ip) } else { 0 };
         let node = Node { job: 11, epoch: 3, key: 0x5eed, base: 16, ..NODE };
-        let child = Child { port: 4, source: source(4), rank: 0 };
+        let child = Child { port: 4, source: source(4), rank: 0, behind: None };
         rig.pipeline.insert(&challenge_entry(&node, &child, TOKEN)).unwrap();
         let before = rig.all_slots();
         let good = Repr { job: 11, epoch: 3, key: 0x5eed, ..data(0, 0, 0) };
@@ -386,7 +390,7 @@ fn malformed_bytes_change_no_slot() {
         long.push(0);
         assert_eq!(rig.raw(2, &long).0, Verdict::DROP);
         let at = good.len() - header::LEN - LANES * 4;
-        for (offset, value) in [(0, 0x21), (2, 0x92)] {
+        for (offset, value) in [(0, 0x11), (2, 0x92)] {
             let mut bad = good.clone();
             bad[at + offset] = value;
             assert_eq!(rig.raw(2, &bad).0, Verdict::DROP);
@@ -500,7 +504,7 @@ fn egress_addresses_each_copy() {
     Outer::parse(&frame).expect("and the checksum is updated");
 }
 
-fn trimmed(slot: u16, set: u8, chunk: u32) -> Repr {
+pub(super) fn trimmed(slot: u16, set: u8, chunk: u32) -> Repr {
     let flags = Flags::BARE.with(Flags::TRIMMED).with(Flags::DROPPABLE);
     Repr { flags, count: 0, ..data(slot, set, chunk) }
 }

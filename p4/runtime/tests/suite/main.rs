@@ -34,11 +34,13 @@ fn node() -> Node {
         parent: None,
         shift: None,
         bounded_loss: true,
+        owners: true,
     }
 }
 
 fn entries() -> Vec<TableEntry> {
-    let mut entries = allreduce::job_entries(&node(), &Child { port: 3, source: 0x0a00_0003, rank: 2 });
+    let mut entries =
+        allreduce::job_entries(&node(), &Child { port: 3, source: 0x0a00_0003, rank: 2, behind: None });
     entries.extend(allreduce::node_entries(&node()));
     let to = Address { mac: 0x0200_0000_0001, ip: 0x0a00_0001, port: 4000 };
     let from = Address { mac: 0x0200_0000_0002, ip: 0x0a00_0002, port: 20038 };

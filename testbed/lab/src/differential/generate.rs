@@ -2,7 +2,7 @@
 
 use netfold_p4::profile::{Encapsulation, Profile};
 use netfold_wire::frame::OUTER_LEN;
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
@@ -123,6 +123,7 @@ impl<'a> Generator<'a> {
             count,
             exp: rng.random(),
             exp_next: rng.random(),
+            owner: LaneOwner::from_wire(rng.random_range(0..4)),
         }
     }
 

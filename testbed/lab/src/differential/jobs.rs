@@ -1,6 +1,6 @@
 //! Who takes part in a sequence.
 
-use netfold_p4::allreduce::{self, Address, Child, Node, Parent};
+use netfold_p4::allreduce::{self, Address, Behind, Child, Node, Parent};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, Outer};
@@ -65,7 +65,13 @@ impl Jobs {
             let children: Vec<Child> = (0..world as u8)
                 .map(|rank| {
                     let port = port();
-                    Child { port, source: source(port), rank }
+                    // Packets name owners 0 to 2. Instances are ports.
+                    let behind = |rng: &mut Xoshiro256PlusPlus| {
+                        let first = rng.random_range(0..3);
+                        Behind { instance: port, first, last: rng.random_range(first..3) }
+                    };
+                    let behind = (profile.owners && rng.random_bool(0.7)).then(|| behind(rng));
+                    Child { port, source: source(port), rank, behind }
                 })
                 .collect();
             let parent = (profile.hierarchy && rng.random_bool(0.4)).then(|| {
@@ -91,6 +97,7 @@ impl Jobs {
                 parent,
                 shift: (profile.numerics == Numerics::Wide).then(|| world.next_power_of_two().ilog2() as u8),
                 bounded_loss: profile.bounded_loss,
+                owners: profile.owners,
             };
             let first = first_chunk(rng);
             let slot = |i: u32| Slot { chunk: first.wrapping_add(i), sent: 0, settled: false };

@@ -83,6 +83,7 @@ pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
         udp_port: UDP_PORT,
         sees_source: true,
         bounded_loss: profile.bounded_loss,
+        owners: profile.owners,
         authenticates: false,
     };
     (profile, limits)

@@ -70,6 +70,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         udp_port: 0,
         sees_source: false,
         bounded_loss: profile.bounded_loss,
+        owners: profile.owners,
         authenticates: false,
     };
     let site = |address: &Option<SocketAddr>| Site {

@@ -72,6 +72,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         udp_port: 0,
         sees_source: false,
         bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),
+        owners: pipelines.iter().all(|pipeline| pipeline.info().owners),
         authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;

@@ -17,7 +17,7 @@ use netfold_southbound::p4runtime::{
     Client, ClientConfig, DeviceFormat, DriverConfig, ELECTION_ID, P4RuntimeDriver, P4RuntimeError, PeerPort,
 };
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, UDP_PORT, header};
 
 const CONTROL_PORT: u16 = 64;
 const GROUP: u16 = 3;
@@ -94,6 +94,7 @@ fn node() -> Node {
         parent: None,
         shift: None,
         bounded_loss: true,
+        owners: true,
     }
 }
 
@@ -102,7 +103,10 @@ fn entries() -> Vec<TableEntry> {
     let mut entries = allreduce::node_entries(&node());
     for (rank, number) in [(0, 1), (1, 2)] {
         let source = worker(number).ip().to_bits();
-        entries.extend(allreduce::job_entries(&node(), &Child { port: 10 + u16::from(rank), source, rank }));
+        entries.extend(allreduce::job_entries(
+            &node(),
+            &Child { port: 10 + u16::from(rank), source, rank, behind: None },
+        ));
     }
     entries
 }
@@ -144,6 +148,7 @@ fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut datagram = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
@@ -223,8 +228,10 @@ fn two_members_fold_through_bmv2() {
     assert!(counted(Reason::None) > 2 * 16 + 6, "{packets:?}");
 
     // One member goes: copies go to the other alone, and nothing of it stays behind.
-    let gone =
-        allreduce::job_entries(&node(), &Child { port: 10, source: worker(1).ip().to_bits(), rank: 0 });
+    let gone = allreduce::job_entries(
+        &node(),
+        &Child { port: 10, source: worker(1).ip().to_bits(), rank: 0, behind: None },
+    );
     driver.delete(&gone).unwrap();
     driver.delete(&gone).unwrap();
     driver.set_group(GROUP, &[Replica { port: 11, instance: 12 }]).unwrap();
@@ -313,7 +320,7 @@ fn entries_are_taken_all_or_none() {
         .flat_map(|rank| {
             allreduce::job_entries(
                 &other,
-                &Child { port: 10, source: 0x0a01_0000 + rank, rank: rank as u8 % 32 },
+                &Child { port: 10, source: 0x0a01_0000 + rank, rank: rank as u8 % 32, behind: None },
             )
         })
         .collect();

@@ -20,7 +20,7 @@ use netfold_southbound::p4runtime::{
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::wait::{HANG_TIMEOUT, eventually};
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, UDP_PORT, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, UDP_PORT, header};
 
 /// What does not come within this time does not come.
 const QUIET: Duration = Duration::from_millis(300);
@@ -117,6 +117,7 @@ fn node() -> Node {
         parent: None,
         shift: None,
         bounded_loss: true,
+        owners: true,
     }
 }
 
@@ -125,7 +126,7 @@ fn entries() -> Vec<TableEntry> {
     let mut entries = allreduce::node_entries(&node());
     for (rank, number) in [(0, 1), (1, 2)] {
         let SocketAddr::V4(worker) = worker(number) else { panic!() };
-        let child = Child { port: 10 + u16::from(rank), source: worker.ip().to_bits(), rank };
+        let child = Child { port: 10 + u16::from(rank), source: worker.ip().to_bits(), rank, behind: None };
         entries.extend(allreduce::job_entries(&node(), &child));
     }
     entries
@@ -173,6 +174,7 @@ fn frame(number: u8, chunk: u32, words: u32) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut datagram = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
@@ -252,7 +254,7 @@ fn bmv2_is_adopted_without_a_write_and_advanced_by_packets_of_the_stream() {
     fold(&plane, 43);
     let wrong: Vec<TableEntry> = {
         // 65 entries, of which the last is there.
-        let child = |rank: u8| Child { port: 10, source: 0x0a01_0000 + u32::from(rank), rank };
+        let child = |rank: u8| Child { port: 10, source: 0x0a01_0000 + u32::from(rank), rank, behind: None };
         let other = Node { job: 9, ..node() };
         let mut many: Vec<_> =
             (0..13).flat_map(|rank| allreduce::job_entries(&other, &child(rank))).collect();

@@ -159,10 +159,12 @@ impl LocalSwitch {
             parent: None,
             shift: None,
             bounded_loss: true,
+            owners: true,
         };
         let mut entries = node_entries(&node);
         for rank in 0..world {
-            entries.extend(job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8 }));
+            entries
+                .extend(job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8, behind: None }));
         }
         let replicas: Vec<Replica> = (0..world).map(|port| Replica { port, instance: port + 1 }).collect();
         let first = self

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use netfold_io::IoError;
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr};
 
 use super::{IoBenchError, WORKERS};
 
@@ -170,5 +170,6 @@ pub(super) fn repr(chunk: u32, window: u32) -> Repr {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     }
 }

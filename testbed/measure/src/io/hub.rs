@@ -120,10 +120,14 @@ impl Hub {
             parent: None,
             shift: None,
             bounded_loss: true,
+            owners: true,
         };
         let admitted = handle.call(move |core| {
             for rank in 0..workers as u8 {
-                core.insert(&job_entries(&node, &Child { port: u16::from(rank) + 1, source: 0, rank }))?;
+                core.insert(&job_entries(
+                    &node,
+                    &Child { port: u16::from(rank) + 1, source: 0, rank, behind: None },
+                ))?;
             }
             let replicas: Vec<_> = (1..=workers).map(|port| Replica { port, instance: port }).collect();
             core.set_group(node.group, &replicas)

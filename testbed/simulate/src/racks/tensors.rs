@@ -3,7 +3,7 @@
 use netfold::quantize::{Lanes, Quantizer};
 use netfold_control::Mode;
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Tolerance,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Sharing, Tolerance,
 };
 use netfold_wire::LaneOp;
 
@@ -103,6 +103,7 @@ impl Tensors {
             exponents: true,
             class: 0,
             lane_op: LaneOp::Sum,
+            sharing: Sharing::All,
         };
         self.tensors.iter().map(spec).collect()
     }

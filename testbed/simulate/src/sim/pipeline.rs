@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use netfold_io::{PortId, Received};
-use netfold_p4::allreduce::{self, Child, Node, Parent};
+use netfold_p4::allreduce::{self, Behind, Child, Node, Parent};
 use netfold_p4::profile::{Numerics, Profile};
 use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline, numeric_pipeline};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header, serial};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_digest};
 
@@ -70,11 +70,12 @@ impl PipelineSwitch {
                 parent: job.parent.map(|port| Parent { port, source: 0, group: up, rank: job.rank }),
                 shift: None,
                 bounded_loss: true,
+                owners: true,
             };
-            for (rank, port) in job.ports.iter().enumerate() {
-                for entry in
-                    allreduce::job_entries(&node, &Child { port: *port, source: 0, rank: rank as u8 })
-                {
+            for (rank, (port, behind)) in job.ports.iter().zip(&job.behind).enumerate() {
+                let behind = behind.map(|(first, last)| Behind { instance: port + 1, first, last });
+                let child = Child { port: *port, source: 0, rank: rank as u8, behind };
+                for entry in allreduce::job_entries(&node, &child) {
                     pipeline.insert(&entry).expect("the job table holds the members of a scenario");
                 }
             }
@@ -120,6 +121,7 @@ impl PipelineSwitch {
             count: 0,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut bytes = [0; header::LEN];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
@@ -154,8 +156,12 @@ impl SimSwitch for PipelineSwitch {
             Send::Drop => {}
             Send::Unicast(port) => out.push((port, bytes)),
             Send::Multicast(group) => {
-                let members = &self.groups[usize::from(group) - 1];
-                out.extend(members.iter().map(|member| (*member, bytes.clone())));
+                for member in &self.groups[usize::from(group) - 1] {
+                    let mut copy = bytes.clone();
+                    let len = self.pipeline.egress(member + 1, 0, &mut copy);
+                    copy.truncate(len);
+                    out.push((*member, copy));
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Watches every packet at every switch and asserts the invariants that no single rank can see.
 
-use netfold_wire::{Flags, Kind, Packet};
+use netfold_wire::{Flags, Kind, LaneOwner, Packet};
 
 use super::switch::{JobSetup, fold_digest};
 
@@ -12,21 +12,21 @@ pub(super) struct Referee {
     /// For each rank, how many steps each slot has made: results taken.
     taken: Vec<Vec<u64>>,
     alive: Vec<bool>,
-    /// Whether sums may lack contributions.
-    tolerant: bool,
-    /// Digest of the result at each position, once there was one.
-    results: Vec<Option<u64>>,
+    /// Whether sums may lack contributions, or not all ranks contribute to them.
+    lacking: bool,
+    /// Digests of the result at each position, once there was one: of its header, and of its lanes, which some ranks may not receive.
+    results: Vec<Option<(u64, Option<u64>)>>,
     /// For each switch, the same of what it sent up.
     folds: Vec<Vec<Option<u64>>>,
 }
 
 impl Referee {
-    pub(super) fn new(jobs: Vec<JobSetup>, positions: u64, tolerant: bool) -> Self {
+    pub(super) fn new(jobs: Vec<JobSetup>, positions: u64, lacking: bool) -> Self {
         let world = usize::from(jobs[0].world);
         Self {
             taken: vec![vec![0; jobs[0].slots as usize]; world],
             alive: vec![true; world],
-            tolerant,
+            lacking,
             results: vec![None; positions as usize],
             folds: vec![vec![None; positions as usize]; jobs.len()],
             jobs,
@@ -83,7 +83,7 @@ impl Referee {
             return;
         }
         let workers = if is_result { job.world } else { job.workers };
-        if self.tolerant {
+        if self.lacking {
             assert_eq!(packet.bitmap() & !job.full(), 0, "who is in it, at switch {switch}");
             assert!(packet.count() <= workers, "how many are in it, at switch {switch}");
         } else {
@@ -103,12 +103,18 @@ impl Referee {
             .payload()
             .chunks_exact(4)
             .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
-        let digest = fold_digest(fold_digest(0, fields), lanes);
+        let header = fold_digest(0, fields);
+        let digest = fold_digest(header, lanes);
+        let owned = packet.owner() != LaneOwner::All && packet.payload().is_empty();
         let chunk = packet.chunk();
         let position = self.position(chunk) as usize;
         if is_result {
-            let first = self.results[position].get_or_insert(digest);
-            assert_eq!(*first, digest, "two results of chunk {chunk} differ");
+            let (first, lanes) = self.results[position].get_or_insert((header, None));
+            assert_eq!(*first, header, "two results of chunk {chunk} differ");
+            if !owned {
+                let first = lanes.get_or_insert(digest);
+                assert_eq!(*first, digest, "the lanes of two results of chunk {chunk} differ");
+            }
         } else {
             assert!(job.parent.is_some(), "switch {switch} has no parent to send a fold to");
             let first = self.folds[switch][position].get_or_insert(digest);

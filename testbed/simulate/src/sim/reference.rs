@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, VERSION, header, serial};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, VERSION, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_digest};
 
@@ -207,6 +207,25 @@ impl ReferenceSwitch {
         let mut bytes = self.result(number, packet);
         let mut contribution = Packet::new_unchecked(&mut bytes[..]);
         contribution.set_kind_raw(Kind::Data as u8);
+        if contribution.count() == 0 && !contribution.payload_mut().is_empty() {
+            contribution.set_flags(contribution.flags().with(Flags::TRIMMED).with(Flags::BARE));
+            bytes.truncate(header::LEN);
+        }
+        bytes
+    }
+
+    /// A result as the child at `port` receives it: without lanes, if another member owns it.
+    fn for_child(&self, number: usize, port: u16, mut bytes: Vec<u8>) -> Vec<u8> {
+        let job = &self.jobs[number];
+        let child = job.ports.iter().position(|member| *member == port);
+        let behind = child.and_then(|child| job.behind[child]);
+        let mut result = Packet::new_unchecked(&mut bytes[..]);
+        if let (LaneOwner::Rank(owner), Some((first, last))) = (result.owner(), behind)
+            && !(first..=last).contains(&owner)
+        {
+            result.set_flags(result.flags().with(Flags::BARE));
+            bytes.truncate(header::LEN);
+        }
         bytes
     }
 
@@ -257,14 +276,15 @@ impl SimSwitch for ReferenceSwitch {
                 Packet::new_unchecked(&mut bytes[..]).set_bitmap(seen);
                 out.push((port, bytes));
             }
-            Reply::Repeat => out.push((port, self.result(number, &packet))),
+            Reply::Repeat => out.push((port, self.for_child(number, port, self.result(number, &packet)))),
             Reply::Up => {
                 let bytes = self.contribution(number, &packet);
                 out.extend(self.jobs[number].parent.map(|port| (port, bytes)));
             }
             Reply::Complete | Reply::Down => {
                 let bytes = self.result(number, &packet);
-                out.extend(self.jobs[number].ports.iter().map(|member| (*member, bytes.clone())));
+                let copy = |member: &u16| (*member, self.for_child(number, *member, bytes.clone()));
+                out.extend(self.jobs[number].ports.iter().map(copy));
             }
         }
     }

@@ -174,7 +174,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             referee: Referee::new(
                 jobs.iter().map(|[job, _]| job.clone()).collect(),
                 numbers,
-                plans.iter().any(|plan| plan.spec.descriptor.tolerance.any()),
+                plans.iter().any(OpPlan::may_lack_contributions),
             ),
             plans,
             scenario,

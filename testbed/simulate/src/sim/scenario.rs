@@ -117,7 +117,7 @@ impl Scenario {
             // Sums of integers are for switches of plain words.
             let lane_op = if exponents || chunks == 0 { LaneOp::Sum } else { LaneOp::Max };
             let generated = OpPlan::generate(&mut rng, self.world, lane_words, elements, lane_op, exponents);
-            *plan = generated.saturating(&mut rng, lane_words);
+            *plan = generated.shared(&mut rng, lane_words).saturating(&mut rng, lane_words);
         }
         self
     }
@@ -156,31 +156,12 @@ impl Scenario {
         let lane_words = pick(rng, &[64, 64, 64, 64, 64, 64, 64, 352]);
         let first_chunk = random_first_chunk(rng);
         let (start, behind, liveness_probes) = random_age(seed);
-        let plans = random_plans(rng, world, slots, lane_words);
-        let job = JobSetup {
-            job: rng.random_range(1..=u16::MAX),
-            epoch: rng.random_range(1..=u32::MAX),
-            key: rng.random(),
-            base: slots * rng.random_range(0..SWITCH_SLOTS / slots / 2),
-            slots,
-            first_chunk,
-            held: first_chunk.wrapping_sub(1 + behind),
-            ports: (0..world).collect(),
-            parent: None,
-            rank: 0,
-            workers: world,
-            world,
-        };
-        let other_job = JobSetup {
-            job: job.job ^ rng.random_range(1..=u16::MAX),
-            workers: 2,
-            world: 2,
-            base: SWITCH_SLOTS / 2 + 64 * rng.random_range(0..4),
-            slots: 64,
-            ports: vec![100, 101],
-            key: rng.random(),
-            ..job
-        };
+        let sharing_rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed ^ SHARING_SEED);
+        let plans: Vec<OpPlan> = random_plans(rng, world, slots, lane_words)
+            .into_iter()
+            .map(|plan| plan.shared(sharing_rng, lane_words as usize))
+            .collect();
+        let [job, other_job] = random_jobs(rng, world, slots, (first_chunk, behind));
         let up = random_faults(rng);
         let submissions = random_submissions(rng, world, plans.len());
         let span = Duration::from_millis(rng.random_range(1..40));
@@ -238,13 +219,21 @@ impl Scenario {
             first_chunk: 1,
             held: 0,
             ports: (0..world).collect(),
+            behind: (0..world).map(|rank| Some((rank, rank))).collect(),
             parent: None,
             rank: 0,
             workers: world,
             world,
         };
-        let other_job =
-            JobSetup { job: 2, base: SWITCH_SLOTS / 2, ports: vec![100, 101], workers: 2, world: 2, ..job };
+        let other_job = JobSetup {
+            job: 2,
+            base: SWITCH_SLOTS / 2,
+            ports: vec![100, 101],
+            behind: vec![None; 2],
+            workers: 2,
+            world: 2,
+            ..job
+        };
         Self {
             seed,
             world,
@@ -278,6 +267,7 @@ impl Scenario {
         let world = shape.workers.len() as u16;
         let mut scenario = Self::generate(seed, &mut rng, world);
         scenario.job.ports = children(&shape, 0);
+        scenario.job.behind = ranks_behind(&shape, 0, scenario.numerics);
         scenario.shape = shape;
         scenario.trunk = if rng.random() { scenario.up } else { random_faults(&mut rng) };
         // A packet crosses more links, each of which may hold it back.
@@ -304,6 +294,7 @@ impl Scenario {
             JobSetup {
                 rank: if above.is_some() { elder as u8 } else { 0 },
                 ports,
+                behind: ranks_behind(&self.shape, switch, self.numerics),
                 parent,
                 workers: workers[switch],
                 world: self.world,
@@ -312,6 +303,42 @@ impl Scenario {
         };
         (0..workers.len()).map(|switch| [job(switch), self.other_job.clone()]).collect()
     }
+}
+
+/// The job, which sends `first_chunk` first and whose slots hold older chunks by `behind`, and another one.
+fn random_jobs(
+    rng: &mut Xoshiro256PlusPlus,
+    world: u16,
+    slots: u32,
+    (first_chunk, behind): (u32, u32),
+) -> [JobSetup; 2] {
+    let job = JobSetup {
+        job: rng.random_range(1..=u16::MAX),
+        epoch: rng.random_range(1..=u32::MAX),
+        key: rng.random(),
+        base: slots * rng.random_range(0..SWITCH_SLOTS / slots / 2),
+        slots,
+        first_chunk,
+        held: first_chunk.wrapping_sub(1 + behind),
+        ports: (0..world).collect(),
+        behind: (0..world).map(|rank| Some((rank, rank))).collect(),
+        parent: None,
+        rank: 0,
+        workers: world,
+        world,
+    };
+    let other_job = JobSetup {
+        job: job.job ^ rng.random_range(1..=u16::MAX),
+        workers: 2,
+        world: 2,
+        base: SWITCH_SLOTS / 2 + 64 * rng.random_range(0..4),
+        slots: 64,
+        ports: vec![100, 101],
+        behind: vec![None; 2],
+        key: rng.random(),
+        ..job
+    };
+    [job, other_job]
 }
 
 /// A first chunk number, often near where serial numbers wrap.
@@ -345,6 +372,9 @@ const SATURATING_SEED: u64 = 0x7361_7475;
 /// Separates the random numbers for bounded loss from those for exact sums.
 const TOLERANT_SEED: u64 = 0x6c6f_7373;
 
+/// Separates the random numbers for collectives from all others.
+const SHARING_SEED: u64 = 0x7368_6172;
+
 /// Lanes of the generated saturating pipeline.
 const SATURATING_LANE_WORDS: u32 = 352;
 
@@ -358,6 +388,19 @@ fn children(shape: &Shape, switch: usize) -> Vec<u16> {
     let switches = shape.above.iter().filter(|above| **above == Some(switch)).count();
     let workers = shape.workers.iter().filter(|leaf| **leaf == switch).count();
     (0..(switches + workers) as u16).collect()
+}
+
+/// Lowest and highest rank behind each of a switch's children. A child that is a switch receives all results where sums saturate.
+fn ranks_behind(shape: &Shape, switch: usize, numerics: Numerics) -> Vec<Option<(u16, u16)>> {
+    let below = (0..shape.above.len()).filter(|below| shape.above[*below] == Some(switch));
+    let of_switch = |below| {
+        let ranges = ranks_behind(shape, below, Numerics::Word).into_iter().flatten();
+        let range = ranges.reduce(|(first, last), (low, high)| (first.min(low), last.max(high)));
+        range.filter(|_| numerics != Numerics::Saturating)
+    };
+    let workers =
+        (0..).zip(&shape.workers).filter(|(_, leaf)| **leaf == switch).map(|(rank, _)| Some((rank, rank)));
+    below.map(of_switch).chain(workers).collect()
 }
 
 /// Two or three levels, of which some switches have workers and switches below them.

@@ -21,6 +21,8 @@ pub struct JobSetup {
     pub held: u32,
     /// Port of each child: of each rank, at the only switch.
     pub ports: Vec<u16>,
+    /// Lowest and highest rank behind each child, of results that one rank receives; `None` where a child receives all.
+    pub behind: Vec<Option<(u16, u16)>>,
     /// Port of the switch above, if there is one.
     pub parent: Option<u16>,
     /// Number of this switch among that one's children.

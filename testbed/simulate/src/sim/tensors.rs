@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use netfold_control::Mode;
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Tolerance,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Parts, Sharing, Tolerance,
 };
 use netfold_wire::LaneOp;
 use rand::RngExt;
@@ -62,7 +62,14 @@ impl OpPlan {
         let collective = if elements == 0 { Collective::Barrier } else { Collective::AllReduce };
         let descriptor =
             Descriptor { collective, dtype, mode, lane_op, elements: elements as u64, ..Descriptor::BARRIER };
-        let spec = OpSpec { descriptor, data_chunks, exponents, class: rng.random_range(0..16), lane_op };
+        let spec = OpSpec {
+            descriptor,
+            data_chunks,
+            exponents,
+            class: rng.random_range(0..16),
+            lane_op,
+            sharing: Sharing::All,
+        };
         let mut input = |rank: usize| -> Vec<i32> {
             let tally = |at: usize| lane_op == LaneOp::Sum && at % lane_words < TALLY;
             let mut value = |at| {
@@ -93,6 +100,47 @@ impl OpPlan {
         plan
     }
 
+    /// The same where some ranks contribute, or one receives: by a random collective, or as it is.
+    pub fn shared(mut self, rng: &mut Xoshiro256PlusPlus, lane_words: usize) -> Self {
+        let world = self.inputs.len() as u16;
+        if self.elements == 0 {
+            return self;
+        }
+        let root = rng.random_range(0..world);
+        let part = (self.elements as u64).div_ceil(world.into());
+        let parts = Parts { first: 0, part, chunk: lane_words as u64 };
+        // Headers stand for zeros, which change sums and exponents not.
+        let zeros = self.spec.lane_op == LaneOp::Sum && !self.spec.exponents;
+        self.spec.sharing = match rng.random_range(0..6) {
+            0 => Sharing::To(root),
+            1 => Sharing::ToEach(parts),
+            2 if zeros => Sharing::From(root),
+            3 if zeros => Sharing::FromEach(parts),
+            _ => Sharing::All,
+        };
+        for (rank, input) in self.inputs.iter_mut().enumerate() {
+            for (at, value) in input.iter_mut().enumerate() {
+                let contributors = self.spec.sharing.contributors((at / lane_words) as u32, world);
+                if !contributors.contains(&(rank as u16)) {
+                    *value = 0;
+                }
+            }
+        }
+        self.expected = (0..self.elements).map(|at| self.expect(at, lane_words, false)).collect();
+        self
+    }
+
+    /// Whether sums need not have contributions of all ranks.
+    pub fn may_lack_contributions(&self) -> bool {
+        let some = matches!(self.spec.sharing, Sharing::From(_) | Sharing::FromEach(_));
+        some || self.spec.descriptor.tolerance.any()
+    }
+
+    /// Whether a rank receives the lanes of a chunk.
+    fn receives(&self, rank: usize, chunk: u32) -> bool {
+        self.spec.sharing.owner(chunk, self.inputs.len() as u16).includes(rank as u16)
+    }
+
     /// The same for a switch whose sums saturate: every third chunk or so has values with which they may.
     pub fn saturating(mut self, rng: &mut Xoshiro256PlusPlus, lane_words: usize) -> Self {
         if !self.spec.exponents {
@@ -113,7 +161,11 @@ impl OpPlan {
 
     /// The same where so many contributions of each rank may be left out of sums.
     pub fn tolerant(mut self, tolerance: Tolerance) -> Self {
-        if self.spec.descriptor.collective == Collective::AllReduce && self.spec.lane_op == LaneOp::Sum {
+        let all_contribute = !matches!(self.spec.sharing, Sharing::From(_) | Sharing::FromEach(_));
+        if self.spec.descriptor.collective == Collective::AllReduce
+            && self.spec.lane_op == LaneOp::Sum
+            && all_contribute
+        {
             self.spec.descriptor.tolerance = tolerance;
         }
         self
@@ -235,6 +287,9 @@ impl Tensors {
             self.rank
         );
         let wrong = self.data[op].iter().enumerate().find(|(at, value)| {
+            if !plan.receives(self.rank, (at / self.lane_words) as u32) {
+                return **value != plan.inputs[self.rank][*at];
+            }
             if let Some((_, lanes)) = partial.get(&((at / self.lane_words) as u32)) {
                 return **value != lanes[at % self.lane_words];
             }
@@ -285,6 +340,7 @@ impl Codec for Tensors {
             !std::mem::replace(&mut self.taken[op][chunk as usize], true),
             "chunk {chunk} is delivered twice"
         );
+        assert!(self.plans[op].receives(self.rank, chunk), "rank {} receives chunk {chunk}", self.rank);
         let plan = &self.plans[op];
         plan.check_exponent(chunk, exp);
         let lanes: Vec<i32> = lanes
@@ -313,6 +369,27 @@ impl Codec for Tensors {
             assert_eq!(value, want, "rank {} operation {op} chunk {chunk} element {at}", self.rank);
             self.data[op][at] = value;
         }
+    }
+
+    fn pass(&mut self, coded: CodedChunk, Contributors { count, own }: Contributors) {
+        let CodedChunk { op: OpId(op), chunk, exp, full_headroom } = coded;
+        let op = op as usize;
+        let plan = &self.plans[op];
+        assert!(!plan.receives(self.rank, chunk), "rank {} is to receive chunk {chunk}", self.rank);
+        assert!(
+            !std::mem::replace(&mut self.taken[op][chunk as usize], true),
+            "chunk {chunk} is passed twice"
+        );
+        plan.check_exponent(chunk, exp);
+        if !own {
+            self.left_out[op].push(chunk);
+        }
+        if usize::from(count) != plan.inputs.len() {
+            assert!(exp < 255 && !full_headroom, "chunk {chunk} must have every contribution");
+            return;
+        }
+        let first = *plan.again.borrow_mut()[chunk as usize].get_or_insert(full_headroom);
+        assert_eq!(first, full_headroom, "all ranks send chunk {chunk} again, or none");
     }
 
     fn is_expendable(&mut self, op: OpId, chunk: u32) -> bool {

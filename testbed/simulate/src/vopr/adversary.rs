@@ -8,7 +8,7 @@ use netfold_control::{
     Credentials, Join, Mode, PathToken, Resume, ResumeTicket, SessionEvent, SessionRequest,
 };
 use netfold_proto::{Instant, PathValidation};
-use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -136,6 +136,7 @@ impl Adversary {
             count: rng.random(),
             exp: rng.random(),
             exp_next: rng.random(),
+            owner: LaneOwner::from_wire(rng.random_range(0..4)),
         };
         let mut bytes = vec![0; header::LEN + if rng.random_bool(0.5) { 256 } else { 0 }];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -170,9 +170,9 @@ impl Device {
 
     /// What it has to share out.
     pub(super) fn limits(&self) -> Limits {
-        let (entries, lane_words, bounded_loss) = self.call(|core| {
+        let (entries, lane_words, bounded_loss, owners) = self.call(|core| {
             let info = core.pipeline().info();
-            (info.entries, info.lane_words, info.bounded_loss)
+            (info.entries, info.lane_words, info.bounded_loss, info.owners)
         });
         Limits {
             slots: entries / 2,
@@ -182,6 +182,7 @@ impl Device {
             udp_port: UDP_PORT,
             sees_source: false,
             bounded_loss,
+            owners,
             authenticates: true,
         }
     }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use netfold_proto::Collective;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -29,9 +30,11 @@ pub(super) struct JobPlan {
     pub(super) think: Duration,
 }
 
-/// An all-reduce.
+/// A collective operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpPlan {
+    pub(super) collective: Collective,
+    /// Elements of its tensor, or of each rank's part.
     pub(super) elements: usize,
     /// Of floats, which are integers small enough to be summed exactly.
     pub(super) floats: bool,
@@ -248,9 +251,20 @@ fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
     let world = rng.random_range(2..=4);
     // The adversary is on the last host.
     let hosts = (0..world).map(|_| rng.random_range(0..leaves * HOSTS_PER_LEAF - 1)).collect();
-    let op = |rng: &mut Xoshiro256PlusPlus| OpPlan {
-        elements: rng.random_range(1..=4_000),
-        floats: rng.random_bool(0.5),
+    let op = |rng: &mut Xoshiro256PlusPlus| {
+        let root = rng.random_range(0..world) as u16;
+        let (collective, parts) = match rng.random_range(0..8) {
+            0 => (Collective::Reduce { root }, 1),
+            1 => (Collective::Broadcast { root }, 1),
+            2 => (Collective::AllGather, world),
+            3 | 4 => (Collective::ReduceScatter, world),
+            _ => (Collective::AllReduce, 1),
+        };
+        OpPlan {
+            collective,
+            elements: rng.random_range(1..=4_000 / parts as usize),
+            floats: rng.random_bool(0.5),
+        }
     };
     let start = Duration::from_millis(rng.random_range(0..3_000));
     let late = |rng: &mut Xoshiro256PlusPlus| start + Duration::from_millis(rng.random_range(0..400));

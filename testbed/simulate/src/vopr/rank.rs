@@ -13,7 +13,7 @@ use netfold::{AsyncHandle, Error, Mode, ReduceOp};
 use netfold_control::{Admission, SessionEvent, SessionRequest};
 use netfold_io::{Authenticated, PacketIo, RxBatch};
 use netfold_proto::session::{Joining, MemberSession, SessionAction, SessionEnd, SessionFailure};
-use netfold_proto::{Instant, PathValidation};
+use netfold_proto::{Collective, Instant, PathValidation};
 
 use super::coroutine::{Step, WakeFlag};
 use super::engine::{EngineThread, MeshState, Pause, SimMesh, Socket, locked};
@@ -109,8 +109,8 @@ pub(super) struct RankProcess {
     submitted: usize,
     submit_at: Duration,
     pending: VecDeque<(usize, Handle)>,
-    /// Sums that were delivered, as bits, by operation.
-    pub(super) sums: Vec<Vec<u32>>,
+    /// What was delivered, as bits, by operation.
+    pub(super) outputs: Vec<Vec<u32>>,
 }
 
 fn instant(now: Duration) -> Instant {
@@ -157,7 +157,7 @@ impl RankProcess {
             submitted: 0,
             submit_at: Duration::ZERO,
             pending: VecDeque::new(),
-            sums: Vec::new(),
+            outputs: Vec::new(),
         }
     }
 
@@ -444,14 +444,14 @@ impl World {
             && process.submit_at <= now
         {
             let (op, plan) = (process.submitted, process.plan.ops[process.submitted]);
-            let values = (0..plan.elements).map(|at| element(process.job, op, process.rank, at));
-            let communicator = &handle.communicator;
+            let len = plan.collective.info().input.elements(plan.elements, process.world());
+            let values = (0..len).map(|at| element(process.job, op, process.rank, at));
+            let (communicator, sum) = (&handle.communicator, ReduceOp::Sum);
             let submitted = if plan.floats {
-                communicator
-                    .all_reduce_async(values.map(|value| value as f32).collect(), ReduceOp::Sum)
-                    .map(Handle::Floats)
+                let values = values.map(|value| value as f32).collect();
+                communicator.run_async(plan.collective, values, sum, 0).map(Handle::Floats)
             } else {
-                communicator.all_reduce_async(values.collect(), ReduceOp::Sum).map(Handle::Integers)
+                communicator.run_async(plan.collective, values.collect(), sum, 0).map(Handle::Integers)
             };
             let submitted = submitted.expect("an operation of the plan is valid");
             process.pending.push_back((op, submitted));
@@ -520,12 +520,12 @@ impl World {
             };
             let (Some(result), op) = (result, *op) else { break };
             process.pending.pop_front();
-            if let Ok(sum) = result {
-                process.check_sum(op, &sum);
-                process.sums.push(sum);
+            if let Ok(output) = result {
+                process.check_output(op, &output);
+                process.outputs.push(output);
             }
         }
-        let finished = process.sums.len() == process.plan.ops.len() && process.engine.is_some();
+        let finished = process.outputs.len() == process.plan.ops.len() && process.engine.is_some();
         if let Some(rank) = process.rank_handle.as_ref().filter(|_| finished) {
             rank.stop_when_idle();
         }
@@ -572,12 +572,25 @@ impl RankProcess {
         Ok(events)
     }
 
-    /// **Every delivered sum is correct**, and so the same on all ranks: floats are small integers here, whose sums are exact.
-    fn check_sum(&self, op: usize, sum: &[u32]) {
+    /// An element of what an operation delivers to this rank; none where it delivers nothing.
+    fn expected(&self, op: usize, at: usize) -> Option<i32> {
         let plan = self.plan.ops[op];
-        assert_eq!(sum.len(), plan.elements);
-        for (at, found) in sum.iter().enumerate() {
-            let wanted: i32 = (0..self.world()).map(|rank| element(self.job, op, rank, at)).sum();
+        let sum = |at| (0..self.world()).map(|rank| element(self.job, op, rank, at)).sum();
+        Some(match plan.collective {
+            Collective::Reduce { root } if root != self.rank => return None,
+            Collective::Broadcast { root } => element(self.job, op, root, at),
+            Collective::AllGather => element(self.job, op, (at / plan.elements) as u16, at % plan.elements),
+            Collective::ReduceScatter => sum(usize::from(self.rank) * plan.elements + at),
+            _ => sum(at),
+        })
+    }
+
+    /// **Every delivered element is correct**, and so the same on all ranks: floats are small integers here, whose sums are exact.
+    fn check_output(&self, op: usize, output: &[u32]) {
+        let plan = self.plan.ops[op];
+        assert_eq!(output.len(), plan.collective.info().output.elements(plan.elements, self.world()));
+        for (at, found) in output.iter().enumerate() {
+            let Some(wanted) = self.expected(op, at) else { continue };
             let wanted = if plan.floats { (wanted as f32).to_bits() } else { wanted.cast_unsigned() };
             assert!(
                 *found == wanted,

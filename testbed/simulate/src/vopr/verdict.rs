@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use netfold_proto::Collective;
+
 use super::Summary;
 use super::plan::{HOSTS_PER_LEAF, JobPlan, OpPlan, Reach};
 use super::rank::Outcome;
@@ -122,7 +124,7 @@ impl World {
             .flat_map(|leaf| [leaf * HOSTS_PER_LEAF, leaf * HOSTS_PER_LEAF + 1])
             .collect();
         let job = self.plan.jobs.len();
-        let op = |floats| OpPlan { elements: 3_000, floats };
+        let op = |floats| OpPlan { collective: Collective::AllReduce, elements: 3_000, floats };
         let starts = vec![self.now; hosts.len()];
         let (world, ops) = (hosts.len() as u16, vec![op(true), op(false)]);
         self.plan.jobs.push(JobPlan { hosts, linked: false, ops, slots: 64, starts, think: Duration::ZERO });

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 
 use netfold_simulate::sim::{self, ReferenceSwitch, Scenario, SimSwitch};
-use netfold_wire::{Flags, Kind, Packet};
+use netfold_wire::{Flags, Kind, Packet, header};
 
 type Out = Vec<(u16, Vec<u8>)>;
 
@@ -74,7 +74,7 @@ fn results_that_differ_are_found() {
         let mut count = 0u32;
         move |switch: &mut ReferenceSwitch, port, bytes: &[u8], out: &mut Out| {
             switch.process(port, bytes, out);
-            for (_, bytes) in out.iter_mut().filter(|(_, bytes)| bytes.len() > 28) {
+            for (_, bytes) in out.iter_mut().filter(|(_, bytes)| bytes.len() > header::LEN) {
                 count += 1;
                 bytes[60] ^= u8::from(count.is_multiple_of(97));
             }
@@ -105,7 +105,7 @@ fn a_single_set_is_found() {
         |switch: &mut ReferenceSwitch, port, bytes: &[u8], out: &mut Out| {
             let mut bytes = bytes.to_vec();
             let set = Packet::new_checked(&bytes[..]).map_or(0, |packet| packet.set());
-            if bytes.len() >= 28 {
+            if bytes.len() >= header::LEN {
                 Packet::new_unchecked(&mut bytes[..]).set_set(0);
             }
             let start = out.len();

@@ -80,6 +80,7 @@ fn plan(shape: &Shape) -> TreePlan {
         udp_port: 0,
         sees_source: false,
         bounded_loss: true,
+        owners: true,
         authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
@@ -142,7 +143,14 @@ fn workers(plan: &TreePlan) -> Vec<(Worker, Tensor)> {
         elements,
         ..Descriptor::BARRIER
     };
-    let spec = OpSpec { descriptor, data_chunks: CHUNKS, exponents: false, class: 0, lane_op: LaneOp::Sum };
+    let spec = OpSpec {
+        descriptor,
+        data_chunks: CHUNKS,
+        exponents: false,
+        class: 0,
+        lane_op: LaneOp::Sum,
+        sharing: netfold_proto::Sharing::All,
+    };
     let worker = |rank| {
         let config = WorkerConfig::new(plan.admission(rank, 1, 0), rank, WORLD_MAX);
         let mut worker = Worker::new(config).expect("a right configuration");

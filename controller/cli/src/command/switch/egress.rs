@@ -246,7 +246,7 @@ mod tests {
         let high = ClassConfig { priority: 1, ..ClassConfig::default() };
         assert_eq!(config.port.queues, [low, high]);
         assert_eq!(config.ports, [(3, PortConfig::default())].into());
-        config.check(1436).unwrap();
+        config.check(1440).unwrap();
         assert_eq!(parse("").unwrap(), QueueConfig::default());
     }
 

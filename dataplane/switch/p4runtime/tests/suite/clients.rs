@@ -9,7 +9,7 @@ use netfold_io::loopback;
 use netfold_p4::{allreduce, p4info, profile::by_name};
 use netfold_switch::{EmptyPipeline, Switch};
 use netfold_switch_p4runtime::{Server, ServerConfig};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 
 /// Runs a client's script, at a path from this package, against an empty switch; returns what it printed, or `None` without the client.
 fn run(variable: &str, script: &str, more: &[String]) -> Option<String> {
@@ -24,7 +24,7 @@ fn run(variable: &str, script: &str, more: &[String]) -> Option<String> {
     let (info, config) = (folder.join(format!("{script}.txtpb")), folder.join(format!("{script}.json")));
     fs::write(&info, p4info::text(&program)).unwrap();
     fs::write(&config, program.to_json()).unwrap();
-    let (io, _workers) = loopback::star(2, 64, 1436);
+    let (io, _workers) = loopback::star(2, 64, 1440);
     let switch = Switch::bare(Box::new(EmptyPipeline::new(352)), Box::new(io));
     let handle = switch.handle();
     let thread = std::thread::spawn(move || switch.run());
@@ -60,6 +60,7 @@ fn advance(chunk: u32) -> String {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = [0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));

@@ -7,7 +7,7 @@ use netfold_p4::p4info::{counter_id, register_cells};
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::v1::{self, Atomicity, Data, EntityKind, FieldMatchType, Replication, UpdateType};
 use netfold_p4_runtime::{bytestring, schema};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::rig::{Device, codes, entry, fast, small, update};
@@ -30,11 +30,12 @@ fn node() -> Node {
         parent: None,
         shift: None,
         bounded_loss: true,
+        owners: true,
     }
 }
 
 fn entries() -> Vec<TableEntry> {
-    let child = |port: u16| Child { port, source: 0, rank: port as u8 };
+    let child = |port: u16| Child { port, source: 0, rank: port as u8, behind: None };
     let mut entries = node_entries(&node());
     entries.extend((0..2).flat_map(|port| job_entries(&node(), &child(port))));
     entries
@@ -119,6 +120,7 @@ fn entries_carry_traffic_and_are_read_back_as_written() {
             count: 1,
             exp: 0,
             exp_next: 0,
+            owner: LaneOwner::All,
         };
         let mut bytes = vec![0; header::LEN + lanes];
         repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));

@@ -16,7 +16,7 @@ use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, Up
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
-use netfold_wire::{Flags, Kind, LaneOp, Reason, Repr, header};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 use prost::Message;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -163,6 +163,7 @@ pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
         count: 1,
         exp: 0,
         exp_next: 0,
+        owner: LaneOwner::All,
     };
     let mut bytes = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));

@@ -81,7 +81,7 @@ fn the_server_authenticates_its_clients_by_their_certificates() {
 
 #[test]
 fn invalid_certificates_are_an_error_at_the_start() {
-    let (io, _workers) = loopback::star(1, 64, 1436);
+    let (io, _workers) = loopback::star(1, 64, 1440);
     let switch = Switch::bare(Box::new(EmptyPipeline::new(352)), Box::new(io));
     let handle = switch.handle();
     let thread = std::thread::spawn(move || switch.run());

@@ -115,6 +115,7 @@ fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
         udp_port: UDP_PORT,
         sees_source: true,
         bounded_loss: profile.bounded_loss,
+        owners: profile.owners,
         authenticates: false,
     };
     let address = Some(SocketAddr::V4(switch_address(FOLD)));
