@@ -97,7 +97,9 @@ impl Client {
 
     /// The next event that is not a heartbeat; `None` at the end of the session.
     fn receive(&mut self) -> Option<SessionEvent> {
+        let began = Instant::now();
         loop {
+            assert!(began.elapsed() < PATIENCE, "no end and no event but heartbeats");
             match self.receive_any()? {
                 SessionEvent::Alive {} | SessionEvent::PeerLeft { .. } => {}
                 event => return Some(event),
