@@ -6,7 +6,8 @@
 use crate::driver::Limits;
 use crate::record::PlaceRecord;
 use crate::route::{
-    self, ChosenTree, Edge, LinkState, NetworkState, RouteRequest, SwitchAvailability, SwitchState,
+    self, ChosenTree, Edge, LinkState, NetworkState, RouteError, RouteRequest, SwitchAvailability,
+    SwitchState,
 };
 use crate::slots::{SlotAllocator, SlotRange};
 use crate::ticket::TicketKey;
@@ -189,8 +190,15 @@ impl Route for Topology {
             siblings: request.siblings,
             ..RouteRequest::new(&members, request.slots)
         };
-        route::choose(self, &network, &request)
-            .map_err(|error| NoRoute { reason: error.refusal(), message: error.to_string() })
+        route::choose(self, &network, &request).map_err(|error| {
+            let down = |switch: &SwitchState| switch.availability == SwitchAvailability::Down;
+            let reason = match error {
+                // The switches that are down may be those that lead to all workers.
+                RouteError::Path { .. } if network.switches.iter().any(down) => Refusal::Unavailable,
+                _ => error.refusal(),
+            };
+            NoRoute { reason, message: error.to_string() }
+        })
     }
 
     fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
@@ -555,7 +563,19 @@ impl Fleet {
             lane_words: switch.info.limits.lane_words,
         };
         let states: Vec<SwitchState> = self.switches.iter().map(state).collect();
-        let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads })?;
+        let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads });
+        let chosen = chosen.map_err(|none| {
+            // To the route, a switch that does not authenticate packets is down.
+            let is_down = self.switches.iter().any(|switch| switch.down.is_some());
+            let unfit = self.switches.iter().find(|switch| unfit(&switch.info)).filter(|_| !is_down);
+            match unfit.filter(|_| none.reason == Refusal::Unavailable) {
+                Some(switch) => NoRoute {
+                    reason: Refusal::Authentication,
+                    message: cannot_authenticate(&self.called(&switch.info.name)),
+                },
+                None => none,
+            }
+        })?;
         for switch in &chosen.switches {
             let Switch { info, down, drained, .. } = &self.switches[switch.index()];
             if unfit(info) {

@@ -131,3 +131,73 @@ fn queues_take_trees_in_turn() {
     let (f, ..) = place(16, 6, std::slice::from_ref(&second.chosen));
     assert_eq!([d, e, f], [0, 1, 0], "fewest trees; then away from the job's own");
 }
+
+/// A host at each of two leaves below a spine; the spine and the leaves have been reached or not. None authenticates packets.
+fn leaf_spine(reached: [bool; 3]) -> Fleet {
+    let text = r#"
+        [[switch]]
+        name = "spine"
+        role = "spine"
+        p4runtime = "127.0.0.1:1"
+        [[switch]]
+        name = "leaf0"
+        p4runtime = "127.0.0.1:2"
+        [[switch]]
+        name = "leaf1"
+        p4runtime = "127.0.0.1:3"
+        [[link]]
+        a = "leaf0"
+        b = "spine"
+        [[link]]
+        a = "leaf1"
+        b = "spine"
+        [[host]]
+        name = "a"
+        addresses = ["10.0.0.1"]
+        switch = "leaf0"
+        [[host]]
+        name = "b"
+        addresses = ["10.0.0.2"]
+        switch = "leaf1"
+    "#;
+    let topology = Topology::from_toml(text).unwrap();
+    let limits = fleet(64, 8, 4, 1).switches[0].info.limits;
+    let switches = vec![SwitchInfo::own(limits, Numerics::Word); 3];
+    let links = links(&topology);
+    let fleet = Fleet::new(switches, Box::new(topology), 1, StdRng::seed_from_u64(1)).linked(links);
+    let mut fleet = fleet.unreached();
+    reached.iter().enumerate().filter(|(_, up)| **up).for_each(|(switch, _)| fleet.set_down(switch, None));
+    fleet
+}
+
+/// What is refused to pass is retried by workers; what does not pass is not.
+#[test]
+fn switches_that_are_not_reached_yet_are_unavailable() {
+    let refused = |reached, authenticated, hosts: [u8; 2]| {
+        let mut fleet = leaf_spine(reached);
+        let members = hosts.map(|host| SocketAddr::from(([10, 0, 0, host], 5000)));
+        let request = TreeRequest {
+            members: &members,
+            tree: 0,
+            slots: 16,
+            numerics: Numerics::Word,
+            siblings: &[],
+            authenticated,
+        };
+        let secret = fleet.ticket_key();
+        match fleet.reserve(&request, 16, &secret) {
+            Ok(_) => None,
+            Err(Shortage::Route(none)) => Some(none.reason),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let all = [true; 3];
+    assert_eq!(refused(all, false, [1, 2]), None);
+    for missing in 0..3 {
+        let reached = [0, 1, 2].map(|switch| switch != missing);
+        assert_eq!(refused(reached, false, [1, 2]), Some(Refusal::Unavailable), "switch {missing}");
+    }
+    assert_eq!(refused([false; 3], true, [1, 2]), Some(Refusal::Unavailable));
+    assert_eq!(refused(all, false, [1, 3]), Some(Refusal::Path), "no host of the topology");
+    assert_eq!(refused(all, true, [1, 2]), Some(Refusal::Authentication));
+}

@@ -125,14 +125,16 @@ impl RouteError {
         match self {
             Self::Workers(_) => Refusal::Argument,
             Self::Switch { why: Unfit::Numerics { .. }, .. } => Refusal::Numerics,
-            Self::Switch { why: Unfit::Draining, .. } => Refusal::Unavailable,
+            // Both pass, and workers try again.
+            Self::Switch { why: Unfit::Down | Unfit::Draining, .. } => Refusal::Unavailable,
             Self::Switch { why: Unfit::Short { what, .. }, .. } => match what.as_bytes() {
                 b"slots" => Refusal::Slots,
                 _ => Refusal::Busy,
             },
-            Self::Switch { .. } | Self::FanIn { .. } | Self::Depth { .. } | Self::Path { .. } => {
-                Refusal::Path
-            }
+            Self::Switch { why: Unfit::LaneWords { .. }, .. }
+            | Self::FanIn { .. }
+            | Self::Depth { .. }
+            | Self::Path { .. } => Refusal::Path,
         }
     }
 

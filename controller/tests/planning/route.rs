@@ -194,7 +194,7 @@ fn what_is_down_or_full_is_refused_with_the_ranks() {
         error.to_string(),
         "switch \"leaf1\" (of ranks 1, 2) does not answer: check that it is running"
     );
-    assert_eq!(error.refusal(), Refusal::Path);
+    assert_eq!(error.refusal(), Refusal::Unavailable);
     network.switches[leaf1].availability = SwitchAvailability::Draining;
     assert_eq!(refused(&network, &ask).refusal(), Refusal::Unavailable);
 
