@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
+use netfold_controller::plane::Plane;
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Store;
 use netfold_controller::server::Control;
@@ -104,6 +105,17 @@ impl Controller {
     /// # Errors
     /// [`ControllerError`], with nothing left running.
     pub fn start(config: ControllerConfig) -> Result<Self, ControllerError> {
+        Self::start_over(config, |plane| plane)
+    }
+
+    /// The same over its switches and its database as `wrap` returns them: a test observes what is done with them.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_over(
+        config: ControllerConfig,
+        wrap: impl FnOnce(Plane) -> Plane,
+    ) -> Result<Self, ControllerError> {
         let (store, leadership): (Box<dyn Store>, _) = match config.state {
             RecordLocation::File(path) => (Box::new(Database::open(path)?), None),
             RecordLocation::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
@@ -111,7 +123,7 @@ impl Controller {
         // A switch accepts writes only from the leader with the latest term.
         let term = leadership.as_ref().map_or(0, Leadership::term);
         let plane = netfold_southbound::elected_plane(config.topology, store, ELECTION_ID + u128::from(term));
-        let plane = plane.map_err(ControllerError::Topology)?;
+        let plane = wrap(plane.map_err(ControllerError::Topology)?);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let admission = Config {
             join_timeout: config.jobs.join_timeout,

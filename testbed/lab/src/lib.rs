@@ -2,6 +2,7 @@
 //!
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
+//! - [`failpoint`]: a controller that is killed at a chosen step of a change.
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that survives the loss of one of them.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
@@ -9,6 +10,7 @@
 
 pub mod bmv2;
 pub mod differential;
+pub mod failpoint;
 pub mod leaf_spine;
 pub mod run;
 pub mod stf;

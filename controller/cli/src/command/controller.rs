@@ -303,7 +303,8 @@ impl ControllerCommand {
         match (topology, state) {
             (Some(topology), Some(state)) => {
                 let config = ControllerConfig { topology, state, workers: self.workers, front, jobs };
-                Ok(Running::Plain(Box::new(Controller::start(config).map_err(failed)?)))
+                let controller = Controller::start_over(config, super::testbed::instrument);
+                Ok(Running::Plain(Box::new(controller.map_err(failed)?)))
             }
             _ => {
                 let config = DevConfig { state: self.state.clone(), workers: self.workers, front, jobs };

@@ -1,6 +1,7 @@
 //! `netfold testbed`, where it is not built in.
 
 use clap::Args;
+use netfold_controller::plane::Plane;
 
 use crate::error::CliError;
 use crate::output::Output;
@@ -21,4 +22,9 @@ impl Testbed {
             command.trim_end()
         )))
     }
+}
+
+/// Changes nothing: failpoints are in builds with the testbed only.
+pub(crate) fn instrument(plane: Plane) -> Plane {
+    plane
 }

@@ -23,6 +23,9 @@ use crate::lifetime;
 use crate::output::{Output, Tone};
 use crate::size::{self, Bits, Bytes, grouped, human};
 
+/// Has a controller kill itself at a step of a change, if the environment asks for it.
+pub(crate) use netfold_lab::failpoint::count_steps as instrument;
+
 const EXAMPLES: &str = "\
 Examples:
   netfold testbed run --levels 2 --workers 8 --loss 0.01    two leaves and a spine, 1 % loss on every link

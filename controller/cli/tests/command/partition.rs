@@ -3,21 +3,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
-use netfold_p4_runtime::v1::{self, StreamRequest, StreamResponse};
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet, command, command_in, veth_between};
 use netfold_testkit::process as testkit;
 use netfold_testkit::wait::poll;
 use serde_json::Value;
-use tokio_stream::StreamExt;
-use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Endpoint;
 
+use crate::observer::Primaries;
 use crate::process::{Process, netfold_within, number, text};
 
 /// Seconds; a leader without renewal stops after three quarters of it.
@@ -112,7 +105,7 @@ impl Site {
         let arguments = format!("switch --listen {address}:20038 --p4runtime {address}:9559 --insecure");
         let mut switch = Process::spawn(netfold_within(&self.switch, &arguments));
         switch.event("listening");
-        (switch, Primaries::observe(&self.host, SocketAddr::from((address, 9559))))
+        (switch, Primaries::observe(Some(&self.host), SocketAddr::from((address, 9559))))
     }
 
     fn topology(folder: &TemporaryDirectory) -> String {
@@ -168,66 +161,6 @@ fn port(network: &str, kind: &str, number: usize) -> String {
 
 fn run(words: &str) -> String {
     command(words).unwrap()
-}
-
-/// The election ids of the switch's primaries, as a client that bids less than any controller is notified of them.
-struct Primaries(mpsc::Receiver<u128>);
-
-impl Primaries {
-    /// Observes the switch from a namespace until it is dropped.
-    fn observe(namespace: &str, switch: SocketAddr) -> Self {
-        let (sender, receiver) = mpsc::channel();
-        let namespace = namespace.to_owned();
-        thread::spawn(move || {
-            namespace::within(&namespace, || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-                runtime.block_on(observe(switch, &sender));
-            })
-            .unwrap();
-        });
-        Self(receiver)
-    }
-
-    /// The next primary that differs from the last one.
-    fn next_after(&self, last: u128) -> u128 {
-        loop {
-            let next = self.0.recv_timeout(Duration::from_secs(60)).expect("another primary");
-            if next != last {
-                return next;
-            }
-        }
-    }
-
-    /// All that are still to be read.
-    fn rest(&self) -> Vec<u128> {
-        self.0.try_iter().collect()
-    }
-}
-
-async fn observe(switch: SocketAddr, primaries: &mpsc::Sender<u128>) {
-    let channel = Endpoint::from_shared(format!("http://{switch}")).unwrap().connect().await.unwrap();
-    let bid = v1::MasterArbitrationUpdate {
-        device_id: 1,
-        election_id: Some(0.into()),
-        ..v1::MasterArbitrationUpdate::default()
-    };
-    let bid = v1::StreamMessageRequest { update: Some(StreamRequest::Arbitration(bid)) };
-    // The stream stays open behind its first message.
-    let requests = tokio_stream::iter([bid]).chain(tokio_stream::pending());
-    let mut grpc = Grpc::new(channel);
-    grpc.ready().await.unwrap();
-    let path = PathAndQuery::from_static("/p4.v1.P4Runtime/StreamChannel");
-    let codec = tonic_prost::ProstCodec::<v1::StreamMessageRequest, v1::StreamMessageResponse>::default();
-    let response = grpc.streaming(tonic::Request::new(requests), path, codec).await.unwrap();
-    let mut messages = response.into_inner();
-    while let Ok(Some(message)) = messages.message().await {
-        if let Some(StreamResponse::Arbitration(update)) = message.update
-            && let Some(id) = update.election_id
-            && primaries.send(id.into()).is_err()
-        {
-            return;
-        }
-    }
 }
 
 /// A worker's lines to its end: sums, none of them wrong.

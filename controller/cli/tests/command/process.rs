@@ -82,6 +82,11 @@ impl Process {
         self.0.wait()
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.has_ended()
+    }
+
     /// Ends it by SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.0.kill();

@@ -10,18 +10,18 @@ use netfold_testkit::process;
 use netfold_testkit::wait::{poll, poll_state};
 
 use crate::controller::{self, dev, one};
-use crate::process::{Process, http_get, number, run, text};
+use crate::process::{Process, http_get, netfold, number, run, text};
 use crate::upgrade::Job;
 
 /// A folder of this test alone, and the etcd that has its data there.
-struct Etcd {
+pub(crate) struct Etcd {
     _process: process::Process,
-    folder: TemporaryDirectory,
-    url: String,
+    pub(crate) folder: TemporaryDirectory,
+    pub(crate) url: String,
 }
 
 impl Etcd {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("skipped: etcd is not on PATH (Debian's etcd-server)");
             return None;
@@ -43,23 +43,30 @@ impl Etcd {
     }
 }
 
-struct Controller {
+pub(crate) struct Controller {
     command: String,
-    process: Process,
-    workers: SocketAddr,
-    grpc: SocketAddr,
+    failpoint: Option<String>,
+    pub(crate) process: Process,
+    pub(crate) workers: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     http: SocketAddr,
 }
 
 impl Controller {
     fn start(etcd: &Etcd, topology: &str) -> Self {
+        Self::start_with(etcd, topology, 4, None)
+    }
+
+    /// With a lease of so many seconds, and the file of its failpoint.
+    pub(crate) fn start_with(etcd: &Etcd, topology: &str, lease: u64, failpoint: Option<String>) -> Self {
         let [workers, grpc, http] = [(); 3].map(|()| vacant_address().unwrap());
         let command = format!(
-            "controller --topology {topology} --etcd {} --etcd-lease 4 --insecure --workers {workers} --listen {grpc} \
-             --http {http}",
+            "controller --topology {topology} --etcd {} --etcd-lease {lease} --insecure --workers {workers} \
+             --listen {grpc} --http {http}",
             etcd.url
         );
-        Self { process: Process::start(&command), command, workers, grpc, http }
+        let process = spawn(&command, failpoint.as_deref());
+        Self { process, command, failpoint, workers, grpc, http }
     }
 
     /// Stops it.
@@ -69,24 +76,30 @@ impl Controller {
     }
 
     /// Starts it again after it was stopped.
-    fn start_again(&mut self) {
-        self.process = Process::start(&self.command);
+    pub(crate) fn start_again(&mut self) {
+        self.process = spawn(&self.command, self.failpoint.as_deref());
     }
 
     /// Waits until it is ready in this role.
     fn ready_as(&self, role: &str) {
-        poll_state(format_args!("ready as {role}"), || {
-            let (status, body) = http_get(self.http, "/readyz");
-            if status == 200 && body.contains(&format!("\"role\":\"{role}\"")) {
-                Ok(())
-            } else {
-                Err((status, body))
-            }
-        });
+        poll_state(format_args!("ready as {role}"), || self.is_ready_as(role));
+    }
+
+    /// Whether it is ready in this role; if not, its answer.
+    pub(crate) fn is_ready_as(&self, role: &str) -> Result<(), (u16, String)> {
+        let (status, body) = http_get(self.http, "/readyz");
+        let is_ready = status == 200 && body.contains(&format!("\"role\":\"{role}\""));
+        if is_ready { Ok(()) } else { Err((status, body)) }
     }
 }
 
-fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) {
+fn spawn(command: &str, failpoint: Option<&str>) -> Process {
+    let mut command = netfold(command);
+    command.envs(failpoint.map(|file| ("NETFOLD_FAILPOINT", file)));
+    Process::spawn(command)
+}
+
+pub(crate) fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) {
     poll(format_args!("{what}: {key} is {value}"), || {
         let (_, lines) = run(&format!("{what} --controller {grpc}"));
         lines.iter().any(|line| &line[key] == value).then_some(())
@@ -94,7 +107,7 @@ fn wait_for(grpc: SocketAddr, what: &str, key: &str, value: &serde_json::Value) 
 }
 
 /// A topology of one switch at a P4Runtime address.
-fn topology(etcd: &Etcd, p4runtime: SocketAddr) -> String {
+pub(crate) fn topology(etcd: &Etcd, p4runtime: SocketAddr) -> String {
     let any = "[[host]]\nname = \"any\"\naddresses = [\"127.0.0.0/8\"]\nswitch = \"s1\"\n";
     etcd.folder
         .write("topology.toml", format!("[[switch]]\nname = \"s1\"\np4runtime = \"{p4runtime}\"\n{any}"))
