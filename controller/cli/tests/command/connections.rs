@@ -212,9 +212,7 @@ fn ten_thousand_silent_connections_disturb_nothing() {
     for (name, at) in listeners {
         let mut slowest = Duration::ZERO;
         let used = processor_fraction(controller.id(), THREADS, || {
-            let held: Vec<TcpStream> = (0..ATTACKERS)
-                .map(|index| silent(at, Ipv4Addr::new(127, 0, 0, 2 + (index % 8) as u8)))
-                .collect();
+            let held: Vec<TcpStream> = (0..ATTACKERS).map(|index| silent(at, own_address(index))).collect();
             let until = Instant::now() + HELD;
             while Instant::now() < until {
                 let started = Instant::now();
@@ -241,29 +239,86 @@ fn ten_thousand_silent_connections_disturb_nothing() {
     }
 }
 
+/// Open descriptors of a process.
+fn descriptors(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+/// Holds silent connections for a time, and observes the process that they are to, and whether a job elsewhere can be listed. Returns after they
+/// are closed, and the process has as few descriptors as before.
+fn attack<T>(
+    listener: &str,
+    (process, threads): (u32, &[&str]),
+    grpc: SocketAddr,
+    connect: impl Fn(usize) -> T,
+    meanwhile: impl FnOnce(),
+) {
+    let (before, mut slowest) = (descriptors(process), Duration::ZERO);
+    let mut most = before;
+    let used = processor_fraction(process, threads, || {
+        let held: Vec<T> = (0..ATTACKERS).map(connect).collect();
+        let until = Instant::now() + HELD;
+        most = descriptors(process);
+        meanwhile();
+        while Instant::now() < until {
+            let started = Instant::now();
+            let (code, lines) = run(&format!("job list --controller {grpc}"));
+            assert_eq!((code, lines.len()), (Some(0), 1), "{listener}: {lines:?}");
+            slowest = slowest.max(started.elapsed());
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        drop(held);
+    });
+    eventually("all silent connections are closed", || descriptors(process) <= before);
+    println!(
+        "{listener}: {:.1} % of a core, job list within {} ms, descriptors {before}, at most {most}",
+        used * 100.0,
+        slowest.as_millis()
+    );
+    assert!(used < PROCESSOR_MAX, "{listener}: {used} of a core");
+}
+
+/// A loopback address of each connection's own.
+fn own_address(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 1, (index / 250) as u8, 1 + (index % 250) as u8)
+}
+
 #[test]
 #[ignore = "takes minutes: run it by hand, with a limit of 12,000 descriptors or more, and --nocapture"]
 fn ten_thousand_silent_connections_disturb_no_shared_memory_and_no_rendezvous() {
     let own = getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
+    // A job that is listed, and may be at another controller: neither listener is one of a controller's.
+    let (_controller, controlling) = announced();
+    let (workers, grpc) = (address(&controlling, "workers"), address(&controlling, "grpc"));
+    let _listed: Vec<Process> = (0..2).map(|rank| worker(workers, rank)).collect();
+    wait_for(&grpc.to_string(), "red/attacked", "running");
+
     let name = format!("attacked-{}", std::process::id());
     let mut switch = Process::start(&format!("switch --listen 127.0.0.1:0 --io shm:{name}"));
     let control = text(&switch.event("listening"), "control").to_owned();
-    let used = processor_fraction(switch.id(), &["netfold-shm"], || {
-        let at = std::os::unix::net::SocketAddr::from_abstract_name(format!("netfold/shm/{name}")).unwrap();
-        let held: Vec<UnixStream> = (0..ATTACKERS).map(|_| UnixStream::connect_addr(&at).unwrap()).collect();
-        let member = |rank: u16| {
-            format!(
-                "worker --switch {control} --io shm:{name} --job local --rank {rank} --world 2 --bytes 1MiB --iterations 3"
-            )
-        };
-        let mut members = [0, 1].map(|rank| Process::start(&member(rank)));
+    let member = |job: &str, rank: u16, iterations: u32| {
+        Process::start(&format!(
+            "worker --switch {control} --io shm:{name} --job {job} --rank {rank} --world 2 --bytes 1MiB --iterations {iterations}"
+        ))
+    };
+    let mut running = [0, 1].map(|rank| member("running", rank, 100_000_000));
+    running.iter_mut().for_each(|worker| drop(worker.event("all_reduce")));
+    let at = std::os::unix::net::SocketAddr::from_abstract_name(format!("netfold/shm/{name}")).unwrap();
+    let connect = |_| UnixStream::connect_addr(&at).unwrap();
+    attack("shared memory", (switch.id(), &["netfold-shm"]), grpc, connect, || {
+        let mut members = [0, 1].map(|rank| member("local", rank, 3));
         assert!(members.iter_mut().all(|member| member.wait().success()));
-        std::thread::sleep(HELD);
-        drop(held);
     });
-    println!("shared memory: {:.1} % of a core", used * 100.0);
-    assert!(used < PROCESSOR_MAX, "{used}");
+    for worker in &mut running {
+        worker.signal("TERM");
+        worker.wait();
+        let lines = worker.rest();
+        let sums = lines.iter().filter(|line| line["event"] == "all_reduce");
+        let wrong = sums.clone().filter(|line| line["wrong"] != 0).count();
+        println!("the job at the shared-memory switch: {} all-reduces, {wrong} wrong", sums.clone().count());
+        assert!(sums.count() > 0 && wrong == 0 && lines.iter().all(|line| line["kind"] != "switch_lost"));
+    }
 
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let rendezvous = free.local_addr().unwrap();
@@ -275,18 +330,14 @@ fn ten_thousand_silent_connections_disturb_no_shared_memory_and_no_rendezvous() 
         ))
     };
     let mut first = rank(0);
-    poll("rank 0 listens", || TcpStream::connect(rendezvous).ok());
-    let used = processor_fraction(first.id(), &[], || {
-        let held: Vec<TcpStream> = (0..ATTACKERS)
-            .map(|index| silent(rendezvous, Ipv4Addr::new(127, 0, 0, 2 + (index % 8) as u8)))
-            .collect();
-        std::thread::sleep(HELD);
-        drop(held);
-    });
-    println!("rendezvous: {:.1} % of a core", used * 100.0);
-    assert!(used < PROCESSOR_MAX, "{used}");
+    drop(poll("rank 0 listens", || TcpStream::connect(rendezvous).ok()));
+    let connect = |index| silent(rendezvous, own_address(index));
+    attack("rendezvous", (first.id(), &[]), grpc, connect, || {});
+    // A rank comes while there are silent connections.
+    let held: Vec<TcpStream> = (0..ATTACKERS).map(connect).collect();
     let mut second = rank(1);
     assert!(first.wait().success() && second.wait().success());
+    drop(held);
 }
 
 #[test]
