@@ -79,6 +79,11 @@ impl System {
         matches!(self, Self::Gloo | Self::OpenMpi(_))
     }
 
+    /// The system whose job differs in that it is not confidential.
+    pub fn plain(self) -> Option<Self> {
+        if let Self::Confidential(mode) = self { Some(Self::Netfold(mode)) } else { None }
+    }
+
     /// Bytes on the wire for each byte of an f32 tensor.
     fn wire_share(self) -> f64 {
         if matches!(self, Self::Netfold(Mode::Bfp16) | Self::Confidential(Mode::Bfp16)) { 0.5 } else { 1.0 }

@@ -23,7 +23,7 @@ Examples:
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
 is. bound is the fraction of the links' bound reached: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring,
 less the shapers' burst (80 KiB).
-speedup is the best peer's time over this one's.";
+speedup is the best peer's time over this one's, of plain the plain job's time over the confidential one's.";
 
 /// Measure all-reduces beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
@@ -73,6 +73,7 @@ struct Compared<'a> {
     min_s: f64,
     max_s: f64,
     against_best_peer: Option<f64>,
+    of_plain: Option<f64>,
 }
 
 impl Star {
@@ -124,7 +125,7 @@ impl Star {
         let heading = format!("{} hosts, links {links}, {} of f32", config.hosts, human(config.bytes));
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
-            "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>8}{:>9}",
+            "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>10}{:>8}{:>9}",
             "system",
             "median ms",
             "min ms",
@@ -132,28 +133,36 @@ impl Star {
             "algbw MB/s",
             "bound",
             "speedup",
+            "of plain",
             "#wrong",
             "retransm."
         ))?;
         for row in rows {
-            let ((median, min, max), against) = (row.spread(), against(row, rows));
-            output.event(&Tagged {
-                event: "star",
-                row: &Compared { row, median_s: median, min_s: min, max_s: max, against_best_peer: against },
-            })?;
+            let ((median, min, max), against, of_plain) =
+                (row.spread(), against(row, rows), of_plain(row, rows));
+            let compared = Compared {
+                row,
+                median_s: median,
+                min_s: min,
+                max_s: max,
+                against_best_peer: against,
+                of_plain,
+            };
+            output.event(&Tagged { event: "star", row: &compared })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
             let retransmitted =
                 row.retransmitted_share.map_or("-".into(), |share| format!("{:.1} %", share * 100.0));
-            let times = against.map_or("-".into(), |times| format!("{times:.2}"));
+            let ratio = |ratio: Option<f64>| ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
             output.line(format_args!(
-                "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>8}{:>9}",
+                "{:<30}{:>12.3}{:>12.3}{:>12.3}{:>12.2}{:>8}{:>9}{:>10}{:>8}{:>9}",
                 row.name,
                 median * 1e3,
                 min * 1e3,
                 max * 1e3,
                 row.algbw,
                 percent,
-                times,
+                ratio(against),
+                ratio(of_plain),
                 row.wrong,
                 retransmitted
             ))?;
@@ -167,6 +176,13 @@ fn against(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     let peers = rows.iter().filter(|row| row.system.is_peer()).map(|row| row.spread().0);
     let best = peers.min_by(f64::total_cmp)?;
     (!row.system.is_peer()).then(|| best / row.spread().0)
+}
+
+/// The speed of a confidential job relative to that of the plain one: the plain one's median over this row's.
+fn of_plain(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
+    let plain = row.system.plain()?;
+    let plain = rows.iter().find(|row| row.system == plain)?;
+    Some(plain.spread().0 / row.spread().0)
 }
 
 const WIDTH: f64 = 820.0;
