@@ -110,7 +110,7 @@ pub(crate) fn workspace() -> Vec<&'static str> {
 }
 
 /// Whether the feature `dpdk` can be built: DPDK's headers, and the libclang that reads them.
-fn has_dpdk() -> bool {
+pub(crate) fn has_dpdk() -> bool {
     let libclang = std::env::var_os("LIBCLANG_PATH").is_some()
         || process::works(
             "sh",

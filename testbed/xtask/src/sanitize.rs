@@ -8,10 +8,13 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::process::{self, heading};
-use crate::{metadata, tree};
+use crate::{metadata, packages, tree};
 
 /// Packages whose memory is shared with other processes or passed over a C interface.
 const PACKAGES: &[&str] = &["netfold-io", "netfold-collectives", "netfold-nccl"];
+
+/// The same, where it can be built.
+const DPDK: &str = "netfold-dpdk";
 
 /// A sanitizer of LLVM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,14 +45,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     heading(&format!("{name} sanitizer"));
     let target = metadata::target_folder()?.join("sanitize").join(name);
     let host = crate::fuzz::host()?;
+    let has_dpdk = packages::has_dpdk();
     let packages: Vec<&str> = match &arguments.package {
         Some(package) => vec![package],
         // Tests of the others start processes that are not instrumented, or only allocate in channels.
         None if arguments.sanitizer == Sanitizer::Thread => vec!["netfold-io"],
-        None => PACKAGES.to_vec(),
+        None => PACKAGES.iter().copied().chain(has_dpdk.then_some(DPDK)).collect(),
     };
     let mut command = process::cargo(&["test", "--lib", "--tests", "--target", &host]);
     command.args(packages.iter().flat_map(|package| ["--package", package]));
+    if has_dpdk && packages.contains(&DPDK) {
+        command.args(["--features", "netfold-dpdk/dpdk"]);
+    }
     command.arg("--target-dir").arg(target).env_remove("CARGO_ENCODED_RUSTFLAGS");
     command.env("RUSTC_BOOTSTRAP", "1");
     // The runtime is part of the executable, where libraries that it loads find it.
