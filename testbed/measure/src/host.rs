@@ -17,6 +17,9 @@ use super::peers::{
     keep_fastest_algorithms,
 };
 
+/// What is measured.
+const ALL_REDUCE: &str = "all-reduce";
+
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
@@ -65,7 +68,7 @@ impl System {
             Self::Shared(language) => ("shared memory", language),
             Self::Switch(language) => ("switch", language),
             Self::Gloo => return "gloo".into(),
-            Self::OpenMpi(algorithm) => return algorithm_name(algorithm),
+            Self::OpenMpi(algorithm) => return algorithm_name(ALL_REDUCE, algorithm),
         };
         match language {
             Language::Rust => format!("netfold, {how}"),
@@ -90,7 +93,7 @@ pub fn systems(peers: &Peers) -> Vec<System> {
     let shared = languages.iter().map(|language| System::Shared(*language));
     let switch = languages.iter().map(|language| System::Switch(*language));
     let gloo = peers.torch.is_some().then_some(System::Gloo);
-    shared.chain(switch).chain(gloo).chain(peers.algorithms().map(System::OpenMpi)).collect()
+    shared.chain(switch).chain(gloo).chain(peers.algorithms(ALL_REDUCE).map(System::OpenMpi)).collect()
 }
 
 /// What one system reached.
@@ -202,7 +205,7 @@ fn turn(config: &HostConfig, peers: &Peers, system: System) -> Result<Turn, Peer
         System::OpenMpi(algorithm) => {
             let mut command = Command::new("mpirun");
             command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]);
-            command.args(["-np", &config.ranks.to_string()]).args(algorithm_words(algorithm));
+            command.args(["-np", &config.ranks.to_string()]).args(algorithm_words(ALL_REDUCE, algorithm));
             command.arg(peers.mpi.as_deref().unwrap_or(Path::new("mpi"))).args(amounts(config));
             read_times(&mut Process::start("mpirun", &mut command)?)
         }

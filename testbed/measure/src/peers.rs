@@ -1,6 +1,6 @@
 //! Whom Netfold is compared with: PyTorch's gloo and Open MPI, and its own Python package beside its Rust one.
 //!
-//! Each peer is a program of a page that times all-reduces as `netfold bench perf` does: two barriers (in the first, ranks wait for those that
+//! Each peer is a program of a page that times collectives as `netfold bench perf` does: two barriers (in the first, ranks wait for those that
 //! prepare longer; from the second all begin at once), the call, as long as the slowest rank takes, and a barrier, so that no rank's check of
 //! the result takes the processor from one that is not done. It prints one line, JSON with `times` in seconds and the number of `wrong`
 //! elements.
@@ -21,9 +21,55 @@ pub(crate) use process::Process;
 /// Longest time for one turn of one system.
 pub(crate) const TURN_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Open MPI's names of its all-reduce algorithms.
-const ALGORITHMS: [&str; 7] =
-    ["default", "linear", "nonoverlapping", "recursive doubling", "ring", "segmented ring", "rabenseifner"];
+/// Open MPI's algorithms of a collective, by the component `tuned`: its parameter, and their names in order of number.
+struct Algorithms {
+    parameter: &'static str,
+    names: &'static [&'static str],
+}
+
+/// The algorithms of a collective. A reduce-scatter and an all-gather at the same time are non-blocking calls, which have one algorithm each; ways
+/// to do both are these, or the blocking calls one after the other.
+fn algorithms_of(collective: &str) -> Algorithms {
+    let (parameter, names): (_, &[_]) = match collective {
+        "reduce-scatter" => (
+            "coll_tuned_reduce_scatter_block_algorithm",
+            &["default", "linear", "recursive doubling", "recursive halving", "butterfly"],
+        ),
+        "all-gather" => (
+            "coll_tuned_allgather_algorithm",
+            &["default", "linear", "bruck", "recursive doubling", "ring", "neighbor exchange"],
+        ),
+        "broadcast" => (
+            "coll_tuned_bcast_algorithm",
+            &[
+                "default",
+                "linear",
+                "chain",
+                "pipeline",
+                "split binary tree",
+                "binary tree",
+                "binomial tree",
+                "knomial tree",
+                "scatter, allgather",
+                "scatter, allgather ring",
+            ],
+        ),
+        "overlap" => ("", &["non-blocking", "one after the other"]),
+        _ => (
+            "coll_tuned_allreduce_algorithm",
+            &[
+                "default",
+                "linear",
+                "nonoverlapping",
+                "recursive doubling",
+                "ring",
+                "segmented ring",
+                "rabenseifner",
+            ],
+        ),
+    };
+    Algorithms { parameter, names }
+}
 
 /// Why a program of a comparison gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +111,8 @@ pub struct Peers {
     /// A Python with torch and gloo, and its program.
     pub(crate) torch: Option<PathBuf>,
     pub(crate) gloo: PathBuf,
+    /// Whether its gloo has reduce-scatter.
+    pub(crate) gloo_scatters: bool,
     /// A Python with netfold and numpy, and its program.
     pub(crate) python: Option<PathBuf>,
     pub(crate) bindings: PathBuf,
@@ -101,6 +149,11 @@ impl Peers {
             python_that("import torch.distributed as d; assert d.is_gloo_available()", "NETFOLD_TEST_TORCH");
         if peers.torch.is_none() {
             peers.absent.push("gloo: no Python with torch (python3-torch on Debian)".into());
+        } else {
+            peers.gloo_scatters = python_that(SCATTERS, "NETFOLD_TEST_TORCH") == peers.torch;
+            if !peers.gloo_scatters {
+                peers.absent.push("gloo's reduce-scatter, and overlap: this PyTorch's gloo has none".into());
+            }
         }
         peers.compile(&source, folder.join("mpi"));
         Ok(peers)
@@ -117,9 +170,9 @@ impl Peers {
         self
     }
 
-    /// Open MPI's algorithms that can be measured, 0 for its own choice.
-    pub(crate) fn algorithms(&self) -> std::ops::Range<u8> {
-        0..if self.mpi.is_some() { ALGORITHMS.len() as u8 } else { 0 }
+    /// Open MPI's algorithms of a collective that can be measured, 0 for its own choice.
+    pub(crate) fn algorithms(&self, collective: &str) -> std::ops::Range<u8> {
+        0..if self.mpi.is_some() { algorithms_of(collective).names.len() as u8 } else { 0 }
     }
 
     fn compile(&mut self, source: &Path, program: PathBuf) {
@@ -145,6 +198,11 @@ impl Drop for Peers {
         }
     }
 }
+
+/// A reduce-scatter of one rank.
+const SCATTERS: &str = "import tempfile, torch, torch.distributed as d; \
+     d.init_process_group('gloo', init_method='file://' + tempfile.mktemp(), rank=0, world_size=1); \
+     d.reduce_scatter(torch.ones(1), [torch.ones(1)])";
 
 /// What the programs of peers lie in begins with this, and ends with the number of the process.
 const FOLDER: &str = "netfold-peers-";
@@ -172,17 +230,25 @@ fn python_that(runs: &str, variable: &str) -> Option<PathBuf> {
 }
 
 /// A name in tables.
-pub(crate) fn algorithm_name(algorithm: u8) -> String {
-    format!("open mpi, {}", ALGORITHMS.get(usize::from(algorithm)).copied().unwrap_or("?"))
+pub(crate) fn algorithm_name(collective: &str, algorithm: u8) -> String {
+    let names = algorithms_of(collective).names;
+    format!("open mpi, {}", names.get(usize::from(algorithm)).copied().unwrap_or("?"))
 }
 
-/// Arguments of `mpirun` that select this algorithm.
-pub(crate) fn algorithm_words(algorithm: u8) -> Vec<String> {
-    let words = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "coll_tuned_allreduce_algorithm"];
+/// Arguments of `mpirun` that select an algorithm of a collective.
+pub(crate) fn algorithm_words(collective: &str, algorithm: u8) -> Vec<String> {
+    let Algorithms { parameter, .. } = algorithms_of(collective);
+    let words = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", parameter];
     match algorithm {
         0 => Vec::new(),
+        _ if parameter.is_empty() => Vec::new(),
         _ => words.into_iter().map(str::to_owned).chain([algorithm.to_string()]).collect(),
     }
+}
+
+/// What the program for Open MPI is to do.
+pub(crate) fn algorithm_program(collective: &str, algorithm: u8) -> &str {
+    if collective == "overlap" && algorithm == 1 { "sequence" } else { collective }
 }
 
 /// What a turn gave.

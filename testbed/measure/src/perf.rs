@@ -21,6 +21,8 @@ use values::{Checker, fill};
 pub struct PerfConfig {
     /// What ranks do together.
     pub collective: Collective,
+    /// Another collective of the same size that runs at the same time, in a class of its own.
+    pub beside: Option<Collective>,
     /// Element type.
     pub dtype: DType,
     /// The reduction.
@@ -100,12 +102,17 @@ pub struct PerfRow {
 ///
 /// Any error of the communicator.
 pub fn measure(comm: &Communicator, config: &PerfConfig, size: u64) -> Result<PerfRow, Error> {
-    let call = call_of(config, size, comm.world_size());
-    let mut memory = Memory::new(&call, comm);
+    let collectives = [Some(config.collective), config.beside];
+    let mut parts: Vec<Part> = (0..)
+        .zip(collectives.into_iter().flatten())
+        .map(|(class, collective)| {
+            Part::new(call_of(config, collective, size, comm.world_size()).in_class(class), comm)
+        })
+        .collect();
     let out_of_place =
-        if config.in_place_only { Timing::default() } else { run(comm, config, &call, &mut memory, false)? };
-    let in_place = run(comm, config, &call, &mut memory, true)?;
-    let world = comm.world_size();
+        if config.in_place_only { Timing::default() } else { run(comm, config, &mut parts, false)? };
+    let in_place = run(comm, config, &mut parts, true)?;
+    let (call, world) = (parts[0].call, comm.world_size());
     let element = call.dtype.size();
     Ok(PerfRow {
         collective: call.collective.name(),
@@ -121,10 +128,10 @@ pub fn measure(comm: &Communicator, config: &PerfConfig, size: u64) -> Result<Pe
     })
 }
 
-fn call_of(config: &PerfConfig, size: u64, world: u16) -> Call {
+fn call_of(config: &PerfConfig, collective: Collective, size: u64, world: u16) -> Call {
     let elements = size as usize / config.dtype.size().max(1);
-    let parts = if is_parted(config.collective) { usize::from(world) } else { 1 };
-    Call::new(config.collective, config.dtype, config.op, elements / parts)
+    let parts = if is_parted(collective) { usize::from(world) } else { 1 };
+    Call::new(collective, config.dtype, config.op, elements / parts)
 }
 
 /// Whether a rank's input or output has a part for each rank.
@@ -140,6 +147,19 @@ pub fn bus_factor(collective: Collective, world: u16) -> f64 {
         Collective::AllReduce => 2.0 * (n - 1.0) / n,
         _ if is_parted(collective) => (n - 1.0) / n,
         _ => 1.0,
+    }
+}
+
+/// One of the calls that are measured together.
+struct Part {
+    call: Call,
+    memory: Memory,
+    checker: Checker,
+}
+
+impl Part {
+    fn new(call: Call, comm: &Communicator) -> Self {
+        Self { call, memory: Memory::new(&call, comm), checker: Checker::new(&call, comm) }
     }
 }
 
@@ -191,23 +211,22 @@ impl Memory {
 fn run(
     comm: &Communicator,
     config: &PerfConfig,
-    call: &Call,
-    memory: &mut Memory,
+    parts: &mut [Part],
     in_place: bool,
 ) -> Result<Timing, Error> {
-    let checker = Checker::new(call, comm);
     let counted = comm.stats().worker;
     let (mut times, mut wrong) = (Vec::new(), 0);
     let mut wire = 0;
     for iteration in 0..config.warmup + config.iterations {
-        let (send, recv) = memory.prepare(call, in_place);
+        let calls: Vec<_> =
+            parts.iter_mut().map(|part| (part.call, part.memory.prepare(&part.call, in_place))).collect();
         // Counted outside of what is timed, barriers included: ranks that still read counters would hold up the others.
         let before = Wire::now();
         // The first barrier waits for the rank that prepared longest, perhaps asleep; all ranks leave the second at once.
         comm.barrier()?;
         comm.barrier()?;
         let started = Instant::now();
-        perform(comm, call, send, recv)?;
+        perform(comm, &calls)?;
         let took = started.elapsed();
         // A rank that checks or prepares takes the processor from ranks beside it that are not done.
         comm.barrier()?;
@@ -216,12 +235,14 @@ fn run(
             wire += Wire::now().since(&before);
         }
         if config.check {
-            wrong += checker.wrong(call, memory.result(call, in_place));
+            let results = parts.iter().map(|part| (part, part.memory.result(&part.call, in_place)));
+            wrong += results.map(|(part, result)| part.checker.wrong(&part.call, result)).sum::<u64>();
         }
     }
     let slowest = slowest(comm, &times)?;
     let wrong = total(comm, wrong)?;
     let median = slowest[slowest.len() / 2];
+    let Part { call, memory, .. } = &parts[0];
     let size = call.input_len(memory.world).max(call.output_len(memory.world)) * call.dtype.size();
     let algbw = size as f64 / median.as_secs_f64().max(1e-9) / 1e9;
     let wire = wire as f64 / f64::from(config.iterations) / median.as_secs_f64().max(1e-9) / 1e9;
@@ -242,10 +263,17 @@ fn run(
 }
 
 #[expect(unsafe_code, reason = "passes buffers that this function's callers own and wait for")]
-fn perform(comm: &Communicator, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
-    // SAFETY: the pointers come from `Memory::prepare`, whose buffers are long enough for the call, are in place in the
-    // sense of `submit` or apart, and are borrowed until the work is done.
-    unsafe { comm.run(call, send, recv) }.map(drop)
+fn perform(comm: &Communicator, calls: &[(Call, (*const u8, *mut u8))]) -> Result<(), Error> {
+    if let [(call, (send, recv))] = calls {
+        // SAFETY: the pointers come from `Memory::prepare`, whose buffers are long enough for the call, are in place in the
+        // sense of `submit` or apart, and are borrowed until the work is done.
+        return unsafe { comm.run(call, *send, *recv) }.map(drop);
+    }
+    // SAFETY: as above; each call has buffers of its own, which outlive the communicator's work: all calls are waited for.
+    let submitted: Vec<_> =
+        calls.iter().map(|(call, (send, recv))| unsafe { comm.submit(call, *send, *recv) }).collect();
+    let outcomes: Vec<_> = submitted.into_iter().map(|work| work.and_then(|work| work.wait())).collect();
+    outcomes.into_iter().try_for_each(|outcome| outcome.map(drop))
 }
 
 /// Of each iteration the slowest rank's time, in ascending order; the same on all ranks.

@@ -1,10 +1,11 @@
 //! Netfold against its peers on the same links: a star of hosts, each in a network namespace of its own, with the switch in the
 //! middle.
 //!
-//! The same all-reduce is timed the same way by all: two barriers, the call, as long as the slowest rank takes, and a barrier, so that
+//! The same collective is timed the same way by all: two barriers, the call, as long as the slowest rank takes, and a barrier, so that
 //! no rank's check of the result takes the processor from one that is not done. Systems take turns, round after round, so that
-//! whatever else the machine does meets all of them. Open MPI runs with each of its all-reduce algorithms; the fastest counts.
+//! whatever else the machine does meets all of them. Open MPI runs with each of its algorithms; the fastest counts.
 
+mod collective;
 mod network;
 
 use std::path::{Path, PathBuf};
@@ -16,9 +17,10 @@ use serde::Serialize;
 use netfold_testkit::sample::Sample;
 
 use super::peers::{
-    Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_words,
-    keep_fastest_algorithms,
+    Measured, PeerError, Peers, Process, TURN_TIMEOUT, Turn, algorithm_name, algorithm_program,
+    algorithm_words, keep_fastest_algorithms,
 };
+pub use collective::StarCollective;
 use network::Star;
 
 /// What to measure.
@@ -28,6 +30,8 @@ pub struct StarConfig {
     pub hosts: u16,
     /// Rate of each link in each direction, bits a second; `None` for links as fast as they go.
     pub rate: Option<f64>,
+    /// What they do together.
+    pub collective: StarCollective,
     /// Tensor bytes.
     pub bytes: u64,
     /// Rounds, in which every system has one turn.
@@ -70,7 +74,7 @@ impl System {
             Self::Confidential(mode) => format!("netfold {mode} confidential"),
             Self::Ring => "netfold ring".into(),
             Self::Gloo => "gloo".into(),
-            Self::OpenMpi(algorithm) => algorithm_name(algorithm),
+            Self::OpenMpi(algorithm) => format!("open mpi, algorithm {algorithm}"),
         }
     }
 
@@ -98,6 +102,8 @@ pub struct StarRow {
     pub system: System,
     /// Its name.
     pub name: String,
+    /// What it did.
+    pub collective: StarCollective,
     /// Number of hosts.
     pub hosts: u16,
     /// Tensor bytes.
@@ -109,7 +115,7 @@ pub struct StarRow {
     /// Tensor bytes over the median, 10^6 bytes a second.
     #[serde(rename = "algbw_MBps")]
     pub algbw: f64,
-    /// Share of what the links allow: M/B through a switch (half of that in 16 bits), 2M(n-1)/(nB) in a ring, each less what
+    /// Share of what the links allow: of an all-reduce M/B through a switch (half of that in 16 bits), 2M(n-1)/(nB) in a ring, each less what
     /// the shapers let pass at once.
     pub bound_share: Option<f64>,
     /// Wrong elements.
@@ -142,15 +148,16 @@ pub enum StarError {
 }
 
 /// Every system that can be measured.
-pub fn systems(peers: &Peers, confidential: bool) -> Vec<System> {
+pub fn systems(peers: &Peers, collective: StarCollective, confidential: bool) -> Vec<System> {
     let mut systems = Vec::new();
     for mode in [Mode::Bfp32, Mode::Bfp16] {
         systems.push(System::Netfold(mode));
         systems.extend(confidential.then_some(System::Confidential(mode)));
     }
     systems.push(System::Ring);
-    systems.extend(peers.torch.is_some().then_some(System::Gloo));
-    systems.extend(peers.algorithms().map(System::OpenMpi));
+    let gloo = peers.torch.is_some() && (peers.gloo_scatters || !collective.scatters());
+    systems.extend(gloo.then_some(System::Gloo));
+    systems.extend(peers.algorithms(collective.name()).map(System::OpenMpi));
     systems
 }
 
@@ -188,14 +195,20 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| {
         let wire = match system {
-            System::Netfold(_) | System::Confidential(_) => bytes * system.wire_share(),
-            _ => 2.0 * bytes * (n - 1.0) / n,
+            System::Netfold(_) | System::Confidential(_) => {
+                bytes * config.collective.switch_share(system.wire_share(), n)
+            }
+            _ => bytes * config.collective.ring_share(n),
         };
         (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
     });
     StarRow {
         system,
-        name: system.name(),
+        name: match system {
+            System::OpenMpi(algorithm) => algorithm_name(config.collective.name(), algorithm),
+            _ => system.name(),
+        },
+        collective: config.collective,
         hosts: config.hosts,
         bytes: config.bytes,
         rate: config.rate,
@@ -254,7 +267,7 @@ fn netfold(
         ]);
         command.args(["--rendezvous", &meeting, "--exit-with-stdin", "--each", "--in-place-only"]);
         command.args(["-b", &config.bytes.to_string(), "-e", &config.bytes.to_string()]);
-        command.args(["--slots", &config.slots.to_string()]);
+        command.args(["--slots", &config.slots.to_string()]).args(config.collective.arguments());
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
         if let Some(mode) = mode {
             command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
@@ -279,6 +292,7 @@ fn gloo(star: &Star, config: &StarConfig, peers: &Peers) -> Result<Turn, StarErr
         let mut command = star.on_host(rank, &python);
         command.arg(&peers.gloo).args([rank.to_string(), star.hosts().to_string(), meeting.clone()]);
         command.args([config.bytes.to_string(), config.iterations.to_string(), config.warmup.to_string()]);
+        command.arg(config.collective.name());
         command.env("GLOO_SOCKET_IFNAME", "eth0").env("OMP_NUM_THREADS", "1");
         ranks.push(Process::start(&format!("gloo rank {rank}"), &mut command)?);
     }
@@ -306,12 +320,14 @@ fn open_mpi(star: &Star, config: &StarConfig, peers: &Peers, algorithm: u8) -> R
         hosts.join(","),
         peers.agent.display()
     );
-    for word in algorithm_words(algorithm) {
+    let collective = config.collective.name();
+    for word in algorithm_words(collective, algorithm) {
         words += " ";
         words += &word;
     }
     let program = peers.mpi.clone().unwrap_or_default();
     words += &format!(" {} {} {} {}", program.display(), config.bytes, config.iterations, config.warmup);
+    words += &format!(" {}", algorithm_program(collective, algorithm));
     let mut command = star.on_host(0, "unshare");
     command.args(["--uts", "sh", "-c", &words]);
     let mut process = Process::start("mpirun", &mut command)?;
@@ -326,6 +342,7 @@ mod tests {
         StarConfig {
             hosts,
             rate: Some(2e8),
+            collective: StarCollective::AllReduce,
             bytes: 16 << 20,
             rounds: 1,
             iterations: 1,

@@ -27,11 +27,26 @@ pub struct TreeRules {
     pub sent_again: bool,
     /// The root replies to a duplicate of a finished chunk with the stored result.
     pub repeated: bool,
+    /// Chunks have owners in turn, who alone receive the lanes of results; without it all do.
+    pub owners: bool,
+    /// The root sends lanes to the leaf above a chunk's owner.
+    pub delivered: bool,
+    /// A leaf removes lanes for workers that do not own the chunk, also in replies to duplicates.
+    pub removed: bool,
 }
 
 impl Default for TreeRules {
     fn default() -> Self {
-        Self { sets: 2, settled: true, overwritten: true, sent_again: true, repeated: true }
+        Self {
+            sets: 2,
+            settled: true,
+            overwritten: true,
+            sent_again: true,
+            repeated: true,
+            owners: false,
+            delivered: true,
+            removed: true,
+        }
     }
 }
 
@@ -197,6 +212,11 @@ impl TreeModel {
         Ok(state)
     }
 
+    /// Whether a worker owns a chunk: one does, or all.
+    fn owns(&self, worker: usize, chunk: u8) -> bool {
+        !self.rules.owners || usize::from(chunk) % WORKERS == worker
+    }
+
     /// Puts a contribution into a slot set. `None` when the chunk is older; else whether the contribution was there before.
     fn take(
         &self,
@@ -278,18 +298,21 @@ impl TreeModel {
         if !wanted || (self.rules.settled && slot_set.settled == chunk) {
             return Ok(());
         }
-        slot_set.lanes = if self.rules.overwritten { ALL_ONCE } else { added(slot_set.lanes, ALL_ONCE) };
+        if self.rules.delivered && (0..2).any(|index| self.owns(2 * leaf + index, chunk)) {
+            slot_set.lanes = if self.rules.overwritten { ALL_ONCE } else { added(slot_set.lanes, ALL_ONCE) };
+        }
         slot_set.settled = chunk;
         let slot_set = *slot_set;
         self.result(state, leaf, slot_set, kept)
     }
 
-    /// What a leaf holds goes to those of its workers in `to`.
+    /// What a leaf holds goes to those of its workers in `to`: with lanes to those that own the chunk.
     fn result(&self, state: &mut TreeState, leaf: usize, slot_set: SlotSet, to: u8) -> Result<(), Broken> {
-        if slot_set.lanes != ALL_ONCE {
-            return Err(Broken::ExactlyOnce);
-        }
         for worker in (0..2).filter(|index| to >> index & 1 == 1).map(|index| 2 * leaf + index) {
+            let lanes = self.owns(worker, slot_set.chunk) || !self.rules.removed;
+            if lanes && slot_set.lanes != ALL_ONCE {
+                return Err(Broken::ExactlyOnce);
+            }
             if state.next[worker] == slot_set.chunk {
                 state.coming |= 1 << worker;
             }
@@ -304,9 +327,10 @@ mod tests {
 
     #[test]
     fn the_rules_hold_in_a_tree() {
-        for chunks in [1, 2, 4, 6] {
-            let explored = TreeModel { chunks, rules: TreeRules::default() }.check();
-            println!("two leaves of two workers, {chunks} chunks: {explored:?}");
+        for (chunks, owners) in [1, 2, 4, 6].into_iter().flat_map(|chunks| [(chunks, false), (chunks, true)])
+        {
+            let explored = TreeModel { chunks, rules: TreeRules { owners, ..TreeRules::default() } }.check();
+            println!("two leaves of two workers, {chunks} chunks, owners {owners}: {explored:?}");
             assert!(explored.is_ok_and(|explored| explored.states > 100 * usize::from(chunks)));
         }
     }
@@ -324,5 +348,18 @@ mod tests {
         assert_eq!(broken(|rules| rules.overwritten = false), Some(Broken::ExactlyOnce));
         assert_eq!(broken(|rules| rules.sent_again = false), Some(Broken::Deadlock));
         assert_eq!(broken(|rules| rules.repeated = false), Some(Broken::Deadlock));
+    }
+
+    #[test]
+    fn each_rule_of_owners_is_needed() {
+        let broken = |edit: fn(&mut TreeRules)| {
+            let mut rules = TreeRules { owners: true, ..TreeRules::default() };
+            edit(&mut rules);
+            TreeModel { chunks: 2, rules }.check().err()
+        };
+        assert_eq!(broken(|_| {}), None);
+        assert_eq!(broken(|rules| rules.delivered = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.removed = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.overwritten = false), Some(Broken::ExactlyOnce));
     }
 }

@@ -76,6 +76,9 @@ pub(crate) struct Perf {
     /// all_reduce, reduce, broadcast, all_gather, reduce_scatter or all_to_all.
     #[arg(long, value_name = "NAME", default_value = "all_reduce")]
     collective: String,
+    /// Another collective that runs at the same time, in a class of its own: all_gather beside reduce_scatter.
+    #[arg(long, value_name = "NAME")]
+    beside: Option<String>,
     /// Numeric mode of floating-point tensors at a switch.
     #[arg(long, default_value_t = Mode::Bfp32)]
     mode: Mode,
@@ -130,18 +133,19 @@ impl Perf {
     }
 
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        let collective = self.collective()?;
+        let collective = self.named(&self.collective)?;
+        let beside = self.beside.as_deref().map(|name| self.named(name)).transpose()?;
         if self.minbytes.0 > self.maxbytes.0 {
             return Err(CliError::Usage("-b is larger than -e; give the smaller size first".into()));
         }
         match self.place()? {
-            Some((rank, world)) => self.take_part(output, collective, rank, world),
+            Some((rank, world)) => self.take_part(output, (collective, beside), rank, world),
             None => self.start_all(output),
         }
     }
 
-    fn collective(&self) -> Result<Collective, CliError> {
-        let name = match self.collective.as_str() {
+    fn named(&self, name: &str) -> Result<Collective, CliError> {
+        let name = match name {
             "alltoall" => Collective::AllToAll.name(),
             name => name,
         };
@@ -187,7 +191,7 @@ impl Perf {
     fn take_part(
         &self,
         output: &Output,
-        collective: Collective,
+        (collective, beside): (Collective, Option<Collective>),
         rank: u16,
         world: u16,
     ) -> Result<(), CliError> {
@@ -211,6 +215,7 @@ impl Perf {
         }
         let config = PerfConfig {
             collective,
+            beside,
             dtype: self.datatype,
             op: self.op,
             iterations: self.iters,
@@ -256,6 +261,7 @@ impl Perf {
             .world_size(world)
             .mode(self.mode)
             .slots(self.slots)
+            .classes(if self.beside.is_some() { 2 } else { 1 })
             .join_timeout(timeout.min(Duration::from_secs(60)))
             .stall_timeout(timeout)
             .shared_memory(!self.no_shared_memory)
@@ -353,6 +359,9 @@ impl Perf {
         flag("-o", self.op.to_string());
         flag("-r", self.root.to_string());
         flag("--collective", self.collective.clone());
+        if let Some(beside) = &self.beside {
+            flag("--beside", beside.clone());
+        }
         flag("--mode", self.mode.to_string());
         flag("--slots", self.slots.to_string());
         flag("--timeout", self.timeout.to_string());

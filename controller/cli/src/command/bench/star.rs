@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use netfold_measure::peers::Peers;
-use netfold_measure::star::{self, StarConfig, StarError, StarRow};
+use netfold_measure::star::{self, StarCollective, StarConfig, StarError, StarRow};
 use serde::Serialize;
 
 use super::perf::rate;
@@ -19,19 +19,24 @@ Examples:
   netfold bench star                                   4 and 8 hosts, links of 200 Mbit/s, 16 MiB
   netfold bench star --hosts 4 --rate 1G --bytes 64M --svg star.svg
   netfold bench star --unshaped --bytes 4K --iterations 200
+  netfold bench star --collective reduce-scatter,all-gather,broadcast,overlap
 
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
-is. bound is the fraction of the links' bound reached: M/B through a switch, half of that in 16 bits, 2M(n-1)/(nB) in a ring,
-less the shapers' burst (80 KiB).
+is. bound is the fraction of the links' bound reached: M/B through a switch, half of that for sums in 16 bits; in a ring 2M(n-1)/(nB) for an
+all-reduce and half of that for a reduce-scatter or an all-gather; less the shapers' burst (80 KiB). overlap is a reduce-scatter and an
+all-gather at the same time.
 speedup is the best peer's time over this one's, of plain the plain job's time over the confidential one's.";
 
-/// Measure all-reduces beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
+/// Measure collectives beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Star {
     /// Numbers of hosts, one star after the other.
     #[arg(long, value_delimiter = ',', default_value = "4,8", value_parser = clap::value_parser!(u16).range(2..=32))]
     hosts: Vec<u16>,
+    /// What hosts do together: all-reduce, reduce-scatter, all-gather, broadcast or overlap; several, one after the other.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all-reduce", value_parser = collective)]
+    collective: Vec<StarCollective>,
     /// Rate of each link in each direction, bits a second.
     #[arg(long, default_value = "200M", value_parser = rate)]
     rate: f64,
@@ -87,9 +92,12 @@ impl Star {
             output.line(format_args!("# not measured: {absent}"))?;
         }
         let mut all = Vec::new();
-        for hosts in &self.hosts {
+        let stars =
+            self.hosts.iter().flat_map(|hosts| self.collective.iter().map(move |what| (*hosts, *what)));
+        for (hosts, collective) in stars {
             let config = StarConfig {
-                hosts: *hosts,
+                hosts,
+                collective,
                 rate: (!self.unshaped).then_some(self.rate),
                 bytes: self.bytes.0,
                 rounds: self.rounds,
@@ -100,7 +108,7 @@ impl Star {
                 peers: !self.no_peers,
                 confidential: self.confidential.clone(),
             };
-            let mut systems = star::systems(&peers, self.confidential.is_some());
+            let mut systems = star::systems(&peers, collective, self.confidential.is_some());
             systems.retain(|system| config.peers || !system.is_peer());
             let bar = output.bar(1, "{spinner} {msg}");
             let rows = star::measure(&config, &peers, &systems, |turn| {
@@ -122,7 +130,12 @@ impl Star {
 
     fn show(&self, output: &Output, config: &StarConfig, rows: &[StarRow]) -> Result<(), CliError> {
         let links = config.rate.map_or("unshaped".into(), |rate| format!("{} Mbit/s", rate / 1e6));
-        let heading = format!("{} hosts, links {links}, {} of f32", config.hosts, human(config.bytes));
+        let heading = format!(
+            "{} of {} of f32 on {} hosts, links {links}",
+            config.collective.name(),
+            human(config.bytes),
+            config.hosts
+        );
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
         output.line(format_args!(
             "{:<30}{:>12}{:>12}{:>12}{:>12}{:>8}{:>9}{:>10}{:>8}{:>9}",
@@ -185,6 +198,11 @@ fn of_plain(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     Some(plain.spread().0 / row.spread().0)
 }
 
+fn collective(text: &str) -> Result<StarCollective, String> {
+    let known = StarCollective::ALL.map(StarCollective::name);
+    StarCollective::from_name(text).ok_or_else(|| format!("expected one of {}", known.join(", ")))
+}
+
 const WIDTH: f64 = 820.0;
 const LABEL: f64 = 210.0;
 const BAR: f64 = 20.0;
@@ -209,10 +227,11 @@ fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
             config.rate.map_or("unshaped links".into(), |rate| format!("links of {} Mbit/s", rate / 1e6));
         let _ = writeln!(
             text,
-            "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} hosts, {links}, {} of f32: algbw in MB/s</text>",
+            "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} of {} of f32, {} hosts, {links}: algbw in MB/s</text>",
             y + 28.0,
-            config.hosts,
-            human(config.bytes)
+            config.collective.name(),
+            human(config.bytes),
+            config.hosts
         );
         y += HEAD;
         for row in rows {
