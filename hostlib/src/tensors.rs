@@ -30,6 +30,8 @@ struct PendingOp {
     starts: (u64, u64),
     /// Elements of a whole chunk.
     chunk_elements: usize,
+    /// Number of ranks.
+    world: u16,
     non_finite: u32,
     saturated: u32,
     partial: u32,
@@ -149,6 +151,7 @@ impl Tensors {
             operation,
             codec,
             chunk_elements,
+            world: self.world,
             non_finite: 0,
             saturated: 0,
             partial: 0,

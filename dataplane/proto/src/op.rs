@@ -223,6 +223,11 @@ impl OpSpec {
         sharing: Sharing::All,
     };
 
+    /// The data chunk that comes `ordinal`-th in the stream of `world` ranks.
+    pub fn chunk_at(&self, ordinal: u32, world: u16) -> u32 {
+        self.sharing.chunk_at(ordinal, self.data_chunks, world)
+    }
+
     /// How many of its own contributions a rank may have left out.
     pub fn contributions_to_spare(&self) -> u32 {
         let parts = u64::from(self.data_chunks) * u64::from(self.descriptor.tolerance.parts);

@@ -47,7 +47,28 @@ impl Parts {
     }
 }
 
+/// Position `ordinal` in a table of `chunks` entries that was filled column by column, of `columns` columns, and is read row by row.
+fn alternating(ordinal: u32, chunks: u32, columns: u32) -> u32 {
+    let rows = chunks.div_ceil(columns.max(1)).max(1);
+    // So many columns are full, and the next one has the rest.
+    let (full, rest) = (chunks / rows, chunks % rows);
+    let (row, column) = match ordinal.checked_sub(rest * (full + 1)) {
+        None => (ordinal / (full + 1), ordinal % (full + 1)),
+        Some(beyond) => (rest + beyond / full.max(1), beyond % full.max(1)),
+    };
+    column * rows + row
+}
+
 impl Sharing {
+    /// The data chunk, of `chunks`, that comes `ordinal`-th in the stream. Where each of `world` ranks has a part, chunks of all parts alternate:
+    /// so no rank's link carries its part alone while the others' are idle, or wait for it in another operation.
+    pub fn chunk_at(self, ordinal: u32, chunks: u32, world: u16) -> u32 {
+        match self {
+            Self::All | Self::From(_) | Self::To(_) => ordinal,
+            Self::FromEach(_) | Self::ToEach(_) => alternating(ordinal, chunks, u32::from(world)),
+        }
+    }
+
     /// The ranks, of `world`, that contribute to a data chunk.
     pub fn contributors(self, chunk: u32, world: u16) -> RangeInclusive<u16> {
         match self {
@@ -96,6 +117,21 @@ mod tests {
                 prop_assert_eq!(owner == LaneOwner::All, ranks.len() > 1);
                 prop_assert_eq!(Sharing::ToEach(parts).contributors(number, world), 0..=world - 1);
                 prop_assert_eq!(Sharing::FromEach(parts).owner(number, world), LaneOwner::All);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_of_all_parts_alternate(chunks in 0u32..200, world in 1u16..12) {
+            let parts = Sharing::ToEach(Parts { first: 0, part: 1, chunk: 1 });
+            let order: Vec<u32> = (0..chunks).map(|ordinal| parts.chunk_at(ordinal, chunks, world)).collect();
+            let mut sorted = order.clone();
+            sorted.sort();
+            prop_assert_eq!(sorted, (0..chunks).collect::<Vec<_>>(), "each chunk once");
+            let rows = chunks.div_ceil(world.into()).max(1);
+            for neighbours in order.windows(2).filter(|_| rows > 1 && chunks > 2 * rows) {
+                prop_assert_ne!(neighbours[0] / rows, neighbours[1] / rows, "of another part: {:?}", order);
             }
         }
     }

@@ -406,10 +406,10 @@ impl Worker {
             let descriptor = self.stream.op(slot.op).spec.descriptor;
             self.descriptors.write(self.config.rank, descriptor, lanes);
         } else if let Some(chunk) = piece.data.filter(|_| !empty) {
-            let full_headroom = slot.redo.is_some();
+            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), slot.redo.is_some());
             codec.pack(CodedChunk { op: id, chunk, exp, full_headroom }, lanes);
         }
-        let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, chunk));
+        let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, self.chunk_at(slot.op, chunk)));
         self.slots.slot_mut(index).proposed = proposed;
         self.slots.slot_mut(index).closing.asked = false;
         Repr {
@@ -457,7 +457,7 @@ impl Worker {
         let droppable = match piece.data {
             Some(chunk) if exp != NOT_FINITE && self.may_lack_contributions(&slot, piece) => {
                 self.stream.op(slot.op).has_spare()
-                    && codec.is_expendable(OpId(slot.op), chunk)
+                    && codec.is_expendable(OpId(slot.op), self.chunk_at(slot.op, chunk))
                     && self.stream.op_mut(slot.op).put_at_risk()
             }
             _ => false,
@@ -480,12 +480,18 @@ impl Worker {
         (piece, piece.data.map_or(0, |chunk| op.exponent(chunk)))
     }
 
+    /// The chunk of the tensor that comes `ordinal`-th in the stream.
+    fn chunk_at(&self, op: u64, ordinal: u32) -> u32 {
+        self.stream.op(op).spec.chunk_at(ordinal, self.config.world)
+    }
+
     /// How many ranks contribute to the slot's chunk, where others send headers alone; `None` where all contribute, or send zeros.
     fn contributor_count(&self, slot: &Slot, piece: &Piece) -> Option<u16> {
         let spec = &self.stream.op(slot.op).spec;
         // Headers are accepted in programs for bounded loss, and stand for zeros.
         let accepted = self.config.admission.own_bit != 0 && spec.lane_op == LaneOp::Sum;
-        let ranks = spec.sharing.contributors(piece.data.filter(|_| accepted)?, self.config.world);
+        let chunk = self.chunk_at(slot.op, piece.data.filter(|_| accepted)?);
+        let ranks = spec.sharing.contributors(chunk, self.config.world);
         let count = ranks.end() - ranks.start() + 1;
         (count < self.config.world).then_some(count)
     }
@@ -494,13 +500,15 @@ impl Worker {
     fn contributes(&self, slot: &Slot, piece: &Piece) -> bool {
         let (Some(_), Some(chunk)) = (self.contributor_count(slot, piece), piece.data) else { return true };
         let sharing = self.stream.op(slot.op).spec.sharing;
+        let chunk = self.chunk_at(slot.op, chunk);
         sharing.contributors(chunk, self.config.world).contains(&self.config.rank)
     }
 
     /// Who receives the lanes of the slot's chunk.
     fn owner(&self, slot: &Slot, piece: &Piece) -> LaneOwner {
         let sharing = self.stream.op(slot.op).spec.sharing;
-        piece.data.map_or(LaneOwner::All, |chunk| sharing.owner(chunk, self.config.world))
+        let owner = |chunk| sharing.owner(self.chunk_at(slot.op, chunk), self.config.world);
+        piece.data.map_or(LaneOwner::All, owner)
     }
 
     fn lane_op(&self, piece: &Piece, data: LaneOp) -> LaneOp {

@@ -121,8 +121,9 @@ type ByteRange = std::ops::Range<usize>;
 impl PendingOp {
     /// The data chunk at a stream position.
     fn chunk_at(&self, position: u64) -> Option<u32> {
-        let chunk = position.checked_sub(self.starts.1)?;
-        (chunk < u64::from(self.operation.request.spec.data_chunks)).then_some(chunk as u32)
+        let spec = self.operation.request.spec;
+        let ordinal = position.checked_sub(self.starts.1)?;
+        (ordinal < u64::from(spec.data_chunks)).then(|| spec.chunk_at(ordinal as u32, self.world))
     }
 
     fn chunk_bytes(&self) -> usize {
@@ -202,11 +203,12 @@ impl PendingOp {
     /// The stretches of the tensor whose positions are undone, as long as can be.
     fn undone(&mut self, undone: impl Fn(u64) -> bool) -> Vec<ByteRange> {
         let (len, total) = (self.chunk_bytes(), self.operation.buffer.bytes_mut().len());
+        let positions = self.starts.1..self.starts.1 + u64::from(self.operation.request.spec.data_chunks);
+        let mut chunks: Vec<u32> =
+            positions.filter(|at| undone(*at)).filter_map(|position| self.chunk_at(position)).collect();
+        chunks.sort_unstable();
         let mut ranges: Vec<ByteRange> = Vec::new();
-        for chunk in 0..u64::from(self.operation.request.spec.data_chunks) {
-            if !undone(self.starts.1 + chunk) {
-                continue;
-            }
+        for chunk in chunks {
             let start = (chunk as usize * len).min(total);
             let end = (start + len).min(total);
             match ranges.last_mut() {

@@ -196,7 +196,8 @@ impl Worker {
             self.proof.note_complete(slot.position);
         }
         if let Some(chunk) = piece.proposes.filter(|_| slot.redo.is_none()) {
-            let fits = !closed || codec.exponent(OpId(slot.op), chunk) <= repr.exp_next;
+            let chunk_at = self.chunk_at(slot.op, chunk);
+            let fits = !closed || codec.exponent(OpId(slot.op), chunk_at) <= repr.exp_next;
             self.stream.op_mut(slot.op).note_fit(chunk, fits);
         }
     }
@@ -218,7 +219,8 @@ impl Worker {
                 Some(_) => Contributors { count: self.config.world, own: true },
                 None => self.note_contributors(&slot, repr),
             };
-            let coded = CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom: slot.redo.is_some() };
+            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), slot.redo.is_some());
+            let coded = CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom };
             if self.owner(&slot, &piece).includes(self.config.rank) {
                 codec.unpack(coded, contributors, lanes);
             } else {
