@@ -197,7 +197,7 @@ impl Default for Ask {
             slots: 256,
             classes: 1,
             udp_port: 5001,
-            version: 1,
+            version: netfold_wire::VERSION,
         }
     }
 }
@@ -220,7 +220,7 @@ fn every_mismatch_is_refused_with_a_message_and_affects_no_other_member() {
             bench.received[&id].text()
         );
     };
-    refused(|ask| ask.version = 2, Refusal::Version, "version 2");
+    refused(|ask| ask.version = 9, Refusal::Version, "version 9");
     refused(|ask| ask.job = String::new(), Refusal::Argument, "0 bytes");
     refused(|ask| ask.job = "x".repeat(65), Refusal::Argument, "65 bytes");
     refused(|ask| ask.job = "a\u{1b}[2J".into(), Refusal::Argument, "control characters");

@@ -173,7 +173,7 @@ fn resume_as(bench: &mut Bench, admission: &netfold_control::Admission, rank: u1
 
 fn resume_request(admission: &netfold_control::Admission, rank: u16) -> Resume {
     let ticket = admission.ticket.clone().expect("sessions can be resumed");
-    Resume { version: 1, job: admission.job, epoch: admission.epoch, rank, ticket }
+    Resume { version: netfold_wire::VERSION, job: admission.job, epoch: admission.epoch, rank, ticket }
 }
 
 #[test]

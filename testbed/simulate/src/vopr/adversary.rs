@@ -79,7 +79,7 @@ impl Adversary {
                 };
                 let rank = rng.random_range(0..4);
                 SessionRequest::Resume(Resume {
-                    version: 1,
+                    version: netfold_wire::VERSION,
                     job,
                     epoch,
                     rank,
