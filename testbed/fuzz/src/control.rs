@@ -270,7 +270,13 @@ impl Scene {
     fn resume(&mut self, input: &mut Input<'_>) -> SessionRequest {
         let at = input.below(8);
         let admitted = self.admissions.get(at).or(self.admissions.last()).cloned();
-        let none = Resume { version: netfold_wire::VERSION, job: 1, epoch: 1000, rank: 0, ticket: ResumeTicket([0; 32]) };
+        let none = Resume {
+            version: netfold_wire::VERSION,
+            job: 1,
+            epoch: 1000,
+            rank: 0,
+            ticket: ResumeTicket([0; 32]),
+        };
         let mut resume = admitted.unwrap_or(none);
         match input.below(16) {
             0 => resume.rank = input.below(5) as u16,
@@ -323,7 +329,13 @@ impl Scene {
                             (admission.ticket.clone(), self.ranks.get(&session))
                         {
                             let (job, epoch) = (admission.job, admission.epoch);
-                            self.admissions.push(Resume { version: netfold_wire::VERSION, job, epoch, rank: *rank, ticket });
+                            self.admissions.push(Resume {
+                                version: netfold_wire::VERSION,
+                                job,
+                                epoch,
+                                rank: *rank,
+                                ticket,
+                            });
                         }
                     }
                     if matches!(event, SessionEvent::Resumed { .. }) {

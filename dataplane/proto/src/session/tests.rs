@@ -10,7 +10,8 @@ fn at(ms: u64) -> Instant {
 }
 
 fn membership(grace: Duration) -> Membership {
-    let resume = Resume { version: netfold_wire::VERSION, job: 7, epoch: 9, rank: 0, ticket: ResumeTicket([3; 32]) };
+    let resume =
+        Resume { version: netfold_wire::VERSION, job: 7, epoch: 9, rank: 0, ticket: ResumeTicket([3; 32]) };
     Membership { resume: (!grace.is_zero()).then_some(resume), grace, banded: false }
 }
 
