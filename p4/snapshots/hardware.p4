@@ -154,6 +154,7 @@ struct metadata_t {
     bit<32> tally;
     bit<16> first;
     bit<16> last;
+    bit<8> reply;
     bit<48> swap;
 }
 
@@ -2071,17 +2072,19 @@ control IngressImpl(
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
+                                if ((hdr.netfold.count == 16w0x0) && hdr.lanes.isValid()) {
+                                    hdr.lanes.setInvalid();
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                    hdr.udp.length = 16w0x28;
+                                    hdr.ipv4.total_len = 16w0x3c;
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x8;
+                                }
                                 meta.answer = 8w0x2;
                                 standard_metadata.mcast_grp = meta.up;
                                 answers.count(32w0x3);
                             } else {
                                 hdr.netfold.kind = 4w0x2;
-                                if ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner)))) {
-                                    hdr.lanes.setInvalid();
-                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                    hdr.udp.length = 16w0x28;
-                                    hdr.ipv4.total_len = 16w0x3c;
-                                }
+                                meta.reply = 8w0x1;
                                 meta.answer = 8w0x2;
                                 standard_metadata.egress_spec = (bit<9>)(meta.port);
                                 meta.swap = hdr.ethernet.dst;
@@ -2118,6 +2121,13 @@ control IngressImpl(
                                 hdr.netfold.kind = 4w0x1;
                                 hdr.ipv4.ttl = 8w0x40;
                                 hdr.udp.checksum = 16w0x0;
+                                if ((hdr.netfold.count == 16w0x0) && hdr.lanes.isValid()) {
+                                    hdr.lanes.setInvalid();
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                    hdr.udp.length = 16w0x28;
+                                    hdr.ipv4.total_len = 16w0x3c;
+                                    hdr.netfold.flags = hdr.netfold.flags | 8w0x8;
+                                }
                                 meta.answer = 8w0x2;
                                 standard_metadata.mcast_grp = meta.up;
                                 answers.count(32w0x2);
@@ -2208,17 +2218,19 @@ control IngressImpl(
                             hdr.netfold.kind = 4w0x1;
                             hdr.ipv4.ttl = 8w0x40;
                             hdr.udp.checksum = 16w0x0;
+                            if ((hdr.netfold.count == 16w0x0) && hdr.lanes.isValid()) {
+                                hdr.lanes.setInvalid();
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                                hdr.udp.length = 16w0x28;
+                                hdr.ipv4.total_len = 16w0x3c;
+                                hdr.netfold.flags = hdr.netfold.flags | 8w0x8;
+                            }
                             meta.answer = 8w0x2;
                             standard_metadata.mcast_grp = meta.up;
                             answers.count(32w0x3);
                         } else {
                             hdr.netfold.kind = 4w0x2;
-                            if ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner)))) {
-                                hdr.lanes.setInvalid();
-                                hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
-                                hdr.udp.length = 16w0x28;
-                                hdr.ipv4.total_len = 16w0x3c;
-                            }
+                            meta.reply = 8w0x1;
                             meta.answer = 8w0x2;
                             standard_metadata.egress_spec = (bit<9>)(meta.port);
                             meta.swap = hdr.ethernet.dst;
@@ -2299,6 +2311,13 @@ control IngressImpl(
                         hdr.netfold.kind = 4w0x1;
                         hdr.ipv4.ttl = 8w0x40;
                         hdr.udp.checksum = 16w0x0;
+                        if ((hdr.netfold.count == 16w0x0) && hdr.lanes.isValid()) {
+                            hdr.lanes.setInvalid();
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                            hdr.udp.length = 16w0x28;
+                            hdr.ipv4.total_len = 16w0x3c;
+                            hdr.netfold.flags = hdr.netfold.flags | 8w0x8;
+                        }
                         meta.answer = 8w0x2;
                         standard_metadata.mcast_grp = meta.up;
                         answers.count(32w0x2);
@@ -2341,6 +2360,12 @@ control IngressImpl(
                             }
                         }
                     }
+                }
+                if ((meta.reply == 8w0x1) && ((hdr.netfold.owner != 16w0x0) && ((int<16>)(16w0x0) > (int<16>)((hdr.netfold.owner - meta.first) | (meta.last - hdr.netfold.owner))))) {
+                    hdr.lanes.setInvalid();
+                    hdr.netfold.flags = hdr.netfold.flags | 8w0x80;
+                    hdr.udp.length = 16w0x28;
+                    hdr.ipv4.total_len = 16w0x3c;
                 }
             }
         }

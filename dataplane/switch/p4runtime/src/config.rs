@@ -67,7 +67,7 @@ impl PipelineConfig {
         pushed: v1::ForwardingPipelineConfig,
         datagram_len_max: usize,
     ) -> Result<Self, Fault> {
-        if program.ipv4_checksum.is_some() || !program.egress.is_empty() {
+        if program.ipv4_checksum.is_some() {
             return Err(Fault::invalid(
                 "the program sees outer headers, but this switch's sockets handle them: print it with --datagram",
             ));
