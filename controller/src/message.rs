@@ -146,16 +146,16 @@ mod tests {
     #[test]
     fn another_version_is_distinguished_from_garbage() {
         let reason = |text: &str| decode(text.as_bytes()).unwrap_err().reason;
-        assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Version);
-        assert_eq!(reason(r#"{"type":"join","version":1,"tenant":"x"}"#), Refusal::Protocol);
+        assert_eq!(reason(r#"{"type":"join","version":3,"tenant":"x"}"#), Refusal::Version);
+        assert_eq!(reason(r#"{"type":"join","version":2,"tenant":"x"}"#), Refusal::Protocol);
         assert_eq!(reason(r#"{"type":"join","version":-1}"#), Refusal::Protocol);
         let older = Refused::version(0).message;
         assert!(
             older.contains("version 0") && older.contains("upgrade Netfold on the worker's host"),
             "{older}"
         );
-        let newer = decode(br#"{"type":"join","version":2}"#).unwrap_err().message;
-        assert!(newer.contains("version 2") && newer.contains("upgrade Netfold on the switch"), "{newer}");
+        let newer = decode(br#"{"type":"join","version":3}"#).unwrap_err().message;
+        assert!(newer.contains("version 3") && newer.contains("upgrade Netfold on the switch"), "{newer}");
         for http in ["GET / HTTP/1.1\r", "PRI * HTTP/2.0\r"] {
             assert!(decode(http.as_bytes()).unwrap_err().message.contains("20042"), "{http}");
         }

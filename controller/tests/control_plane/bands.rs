@@ -191,7 +191,8 @@ fn a_restart_restores_the_bands_and_announces_them_again() {
     let mut bench = bench.restart(lasting());
     bench.run_tasks();
     let id = bench.open().unwrap();
-    let (version, job, epoch, ticket) = (1, admission.job, admission.epoch, admission.ticket.unwrap());
+    let (version, job, epoch, ticket) =
+        (netfold_wire::VERSION, admission.job, admission.epoch, admission.ticket.unwrap());
     bench.say(id, SessionRequest::Resume(Resume { version, job, epoch, rank: 0, ticket }));
     bench.say(id, SessionRequest::Band {});
     assert_eq!(notified(&bench, id), low);

@@ -24,7 +24,7 @@ use std::io;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use netfold::{Builder, Communicator, GroupKey, Mode};
+use netfold::{Builder, Collective, Communicator, GroupKey, Mode};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
 use netfold_controller::tree::{InstallError, Installed, Shape, TreeError, TreePlan, install};
@@ -94,6 +94,8 @@ pub struct RunConfig {
     pub switch: SwitchKind,
     /// Switches and workers.
     pub shape: Shape,
+    /// What workers do together. Tensors with a part for each of them are a multiple of their number long.
+    pub collective: Collective,
     /// How tensors travel: `i32` tensors in mode `i32`, else `f32`.
     pub mode: Mode,
     /// Elements of each worker's tensor.
@@ -231,7 +233,7 @@ pub enum RunError {
     },
 }
 
-/// One all-reduce on all workers.
+/// One collective operation of all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Round {
     /// Time of the slowest worker.
@@ -263,6 +265,8 @@ pub struct SwitchReport {
     pub dropped: Vec<(&'static str, u64)>,
     /// What the queues of its port to its parent counted, together; where there are any.
     pub uplink: Option<QueueCounters>,
+    /// Bytes of datagrams that it received and sent, where they are counted.
+    pub bytes: Option<(u64, u64)>,
 }
 
 /// What a run came to.
@@ -388,7 +392,7 @@ impl Run {
         (self.fabric.carrier, self.fabric.note.as_deref())
     }
 
-    /// One all-reduce of new tensors on all workers at once, every element checked.
+    /// One collective on new tensors by all workers at once, every element checked.
     ///
     /// # Errors
     ///
@@ -402,21 +406,18 @@ impl Run {
     }
 
     fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
-        let RunConfig { seed, elements, mode, payload_bytes, .. } = self.config;
+        let RunConfig { seed, elements, mode, payload_bytes, collective, .. } = self.config;
         let levels = self.fabric.plan.switch_plans().iter().map(|place| place.depth + 1).max().unwrap_or(1);
         let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
         let world = self.comms.len() as u16;
-        let mut tensors = Tensors::<T>::random(seed ^ self.rounds << 32, world, elements, &path);
-        let inputs = std::mem::take(&mut tensors.inputs);
-        let tensors = &tensors;
+        let tensors = &Tensors::<T>::random(seed ^ self.rounds << 32, world, elements, &path);
         let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let reduce = |(comm, mut input): (&mut Communicator, Vec<T>)| -> Result<_, netfold::Error> {
+            let run = |comm: &Communicator| -> Result<_, netfold::Error> {
                 let begun = Instant::now();
-                let (wrong, report) = tensors.reduce(comm, &mut input)?;
-                Ok((wrong, report.elements, begun.elapsed().min(report.elapsed)))
+                let (checked, wrong, report) = tensors.run(comm, collective)?;
+                Ok((wrong, checked, begun.elapsed().min(report.elapsed)))
             };
-            let ranks: Vec<_> =
-                self.comms.iter_mut().zip(inputs).map(|rank| scope.spawn(move || reduce(rank))).collect();
+            let ranks: Vec<_> = self.comms.iter().map(|comm| scope.spawn(move || run(comm))).collect();
             ranks.into_iter().map(|rank| rank.join()).collect()
         });
         let mut round = Round::default();
@@ -474,6 +475,7 @@ fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> Switc
         up_again: result_counter(3),
         dropped: reasons.map(|(reason, count)| (reason.name(), *count)).collect(),
         uplink: None,
+        bytes: counted.bytes,
     }
 }
 

@@ -501,8 +501,9 @@ mod tests {
 
     #[test]
     fn trimming_leaves_contributions_out_within_bounds_and_saves_time() {
-        let config = RacksConfig { others: 0.3, ..RacksConfig::default() };
-        let tolerance = Tolerance::fraction(0.05).unwrap();
+        let congestion = CongestionAlgorithm::Dctcp;
+        let config = RacksConfig { others: 0.3, congestion, ..RacksConfig::default() };
+        let tolerance = Tolerance::fraction(0.1).unwrap();
         let trimming = RacksConfig { trim_above: Some(30_000), tolerance, ..config };
         let mut times = [config, trimming].map(|config| {
             let mut racks = Racks::new(config).unwrap();
@@ -513,7 +514,7 @@ mod tests {
                 all.elapsed += taken.elapsed;
                 all.left_out += taken.left_out;
                 all.chunks += taken.chunks;
-                assert!(taken.left_out as f64 <= 0.05 * taken.chunks as f64);
+                assert!(taken.left_out as f64 <= 0.1 * taken.chunks as f64);
             }
             all
         });

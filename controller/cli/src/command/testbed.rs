@@ -10,7 +10,7 @@ mod vopr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use netfold::Mode;
+use netfold::{Collective, Extent, Mode};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
@@ -53,7 +53,7 @@ enum What {
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
 
-/// Run all-reduces through a tree of switches and check every element of every worker, bit for bit.
+/// Run collectives through a tree of switches and check every element of every worker, bit for bit.
 ///
 /// Workers are threads of this process that use the host library. Faults are on every link, in both directions, including those
 /// between switches. If an element is wrong the exit code is 1.
@@ -72,6 +72,9 @@ struct RunOptions {
     /// Number of workers, distributed evenly to the leaves.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
+    /// What workers do: all_reduce, reduce, broadcast (root 0), all_gather or reduce_scatter.
+    #[arg(long, value_name = "NAME", default_value = "all_reduce", value_parser = collective)]
+    collective: Collective,
     /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
@@ -81,7 +84,7 @@ struct RunOptions {
     /// The same in elements of 4 bytes.
     #[arg(long)]
     elements: Option<u32>,
-    /// All-reduces, one after the other.
+    /// Operations, one after the other.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
     /// Fraction of packets to drop on every link, in each direction.
@@ -123,6 +126,14 @@ struct RunOptions {
     authenticated: bool,
 }
 
+fn collective(name: &str) -> Result<Collective, String> {
+    let through_switches = |collective: &Collective| collective.info().descriptor_code.is_some();
+    let named = Collective::from_name(name, 0).filter(through_switches);
+    named
+        .filter(|collective| *collective != Collective::Barrier)
+        .ok_or_else(|| "expected all_reduce, reduce, broadcast, all_gather or reduce_scatter".to_owned())
+}
+
 fn faults(text: &str) -> Result<Faults, String> {
     let config: FaultConfig = text.parse().map_err(|error| format!("{error}"))?;
     if config.rx != config.tx || config.seed != 0 {
@@ -143,6 +154,7 @@ struct Topology<'a> {
     levels: u8,
     switches: usize,
     workers: u16,
+    collective: &'static str,
     mode: Mode,
     elements: usize,
     payload_bytes: u32,
@@ -187,6 +199,10 @@ struct SwitchSummary {
     dropped: std::collections::BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<UplinkSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    received_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_bytes: Option<u64>,
 }
 
 /// Counters of the queues to a switch's parent.
@@ -231,6 +247,7 @@ impl RunOptions {
             levels: self.levels,
             switches: shape.above.len(),
             workers: self.workers,
+            collective: self.collective.name(),
             mode: self.mode,
             elements,
             payload_bytes,
@@ -248,7 +265,7 @@ impl RunOptions {
         })?;
         let (mut checked, mut wrong, mut seconds) = (0, 0, 0.0);
         for iteration in 1..=self.iterations {
-            bar.set_message(format!("all-reduce of {} elements", grouped(elements as u64)));
+            bar.set_message(format!("{} of {} elements", self.collective, grouped(elements as u64)));
             let round = run.round()?;
             bar.inc(1);
             checked += round.checked;
@@ -275,9 +292,13 @@ impl RunOptions {
         let bytes = self.bytes.map_or(if bmv2 { 64 << 10 } else { 1 << 20 }, |bytes| bytes.0);
         let elements =
             self.elements.map_or_else(|| usize::try_from(bytes / 4).unwrap_or(usize::MAX), |n| n as usize);
+        let info = self.collective.info();
+        let parts = [info.input, info.output].contains(&Extent::CountPerRank);
+        let elements = if parts { elements - elements % usize::from(self.workers) } else { elements };
         if elements == 0 || elements > 1 << 30 {
             return Err(CliError::Usage(
-                "a tensor has 1 to 2^30 elements: change --bytes or --elements".into(),
+                "a tensor has 1 to 2^30 elements, and where each worker has a part of it at least one for each: change --bytes or --elements"
+                    .into(),
             ));
         }
         if bmv2 && self.undetected() {
@@ -289,6 +310,7 @@ impl RunOptions {
         Ok(RunConfig {
             switch: self.switch,
             shape,
+            collective: self.collective,
             mode: self.mode,
             elements,
             faults: self.faults.unwrap_or(Faults { loss: self.loss, ..Faults::default() }),
@@ -334,14 +356,14 @@ fn show(
     };
     output.event(&summary)?;
     output.line(format_args!(
-        "\n{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}  dropped",
-        "switch", "level", "children", "results", "repeated", "up", "up again"
+        "\n{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}{:>13}{:>12}  dropped",
+        "switch", "level", "children", "results", "repeated", "up", "up again", "received MB", "sent MB"
     ))?;
     for switch in &outcome.switches {
         let dropped: Vec<_> =
             switch.dropped.iter().map(|(reason, n)| format!("{reason} {}", grouped(*n))).collect();
         output.line(format_args!(
-            "{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}  {}",
+            "{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}{:>13}{:>12}  {}",
             switch.switch,
             switch.depth + 1,
             switch.children,
@@ -349,6 +371,8 @@ fn show(
             grouped(switch.repeated),
             grouped(switch.up),
             grouped(switch.up_again),
+            megabytes(switch.bytes.map(|(received, _)| received)),
+            megabytes(switch.bytes.map(|(_, sent)| sent)),
             if dropped.is_empty() { "-".into() } else { dropped.join(", ") },
         ))?;
         if let Some(queues) = &switch.uplink {
@@ -378,6 +402,11 @@ fn show(
     ))
 }
 
+/// 10^6 bytes, where they are counted.
+fn megabytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".into(), |bytes| format!("{:.2}", bytes as f64 / 1e6))
+}
+
 fn summarised(report: &SwitchReport) -> SwitchSummary {
     SwitchSummary {
         node: report.switch,
@@ -394,6 +423,8 @@ fn summarised(report: &SwitchReport) -> SwitchSummary {
             dropped: queues.dropped,
             held_bytes_max: queues.held_bytes_max,
         }),
+        received_bytes: report.bytes.map(|(received, _)| received),
+        sent_bytes: report.bytes.map(|(_, sent)| sent),
     }
 }
 

@@ -62,6 +62,43 @@ fn loss_on_every_link_changes_no_element() {
     );
 }
 
+/// Each collective moves its own bytes through one level and two, and no element is wrong.
+#[test]
+fn collectives_go_through_trees_with_the_bytes_that_they_need() {
+    const TENSOR: f64 = 1_048_576.0;
+    // What a switch receives and sends for 1 MiB of each of four workers, in tensors, at the root and at a leaf of two levels.
+    let collectives = [
+        ("all_reduce", [4.0, 4.0], [2.0, 2.0], [3.0, 3.0]),
+        ("reduce", [4.0, 1.0], [2.0, 1.0], [3.0, 2.0]),
+        ("reduce_scatter", [4.0, 1.0], [2.0, 1.0], [2.5, 1.5]),
+        ("all_gather", [1.0, 4.0], [1.0, 2.0], [1.5, 2.5]),
+        ("broadcast", [1.0, 4.0], [1.0, 2.0], [2.0, 3.0]),
+    ];
+    for (collective, one, root, leaf) in collectives {
+        for (levels, loss) in [(1, 0.0), (1, 0.01), (2, 0.0), (2, 0.01)] {
+            let options = format!(
+                "--collective {collective} --levels {levels} --workers 4 --bytes 1MiB --loss {loss} --mode i32 --iterations 1"
+            );
+            let (code, lines) = run(&format!("testbed run {options}"));
+            let summary = lines.last().unwrap();
+            assert_eq!((code, number(summary, "wrong")), (Some(0), 0.0), "{options}: {summary}");
+            let most = if levels == 1 { vec![one] } else { vec![root, leaf, leaf] };
+            for (switch, most) in most.into_iter().enumerate() {
+                let counted = ["received_bytes", "sent_bytes"].map(|name| of(summary, switch, name));
+                println!("{options}: switch {switch} {counted:?}");
+                for (counted, tensors) in counted.into_iter().zip(most) {
+                    // Headers, also those alone; descriptors; chunks of two parts; retransmissions, and the lanes of their replies.
+                    let allowed = TENSOR * (tensors * (1.05 + 8.0 * loss) + 0.16);
+                    assert!(
+                        counted <= allowed,
+                        "{options}: switch {switch} counts {counted}, {tensors} tensors"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Masks cancel at every level, and are the same in retransmissions.
 #[test]
 fn confidential_jobs_have_the_same_results_in_trees() {

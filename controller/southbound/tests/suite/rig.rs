@@ -179,7 +179,7 @@ pub(crate) fn node(job: u16) -> Node {
         parent: None,
         shift: None,
         bounded_loss: false,
-        owners: false,
+        owners: true,
     }
 }
 

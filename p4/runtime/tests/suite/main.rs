@@ -60,7 +60,7 @@ fn p4info_describes_the_program() {
     assert!(!job.has_initial_entries);
     let admit =
         info.actions.iter().find(|a| a.preamble.as_ref().unwrap().id == action_id(id::ADMIT)).unwrap();
-    assert_eq!(admit.params.iter().map(|p| p.bitwidth).collect::<Vec<_>>(), [32, 32, 32, 16, 16]);
+    assert_eq!(admit.params.iter().map(|p| p.bitwidth).collect::<Vec<_>>(), [32, 32, 32, 16, 16, 16, 16]);
     assert!(info.registers.len() > 60 && info.meters.is_empty());
     // No field was lost, independent of the order of fields.
     assert_eq!(

@@ -93,6 +93,8 @@ pub struct Counted {
     pub answers: Vec<u64>,
     /// What its queues counted, if it has any.
     pub queues: Option<QueuesCounters>,
+    /// Bytes of datagrams that it received and sent, where they are counted.
+    pub bytes: Option<(u64, u64)>,
 }
 
 /// Keeps the switches running, until it is dropped.

@@ -34,6 +34,7 @@ impl SharedDriver {
             packets: read(allreduce::id::PACKETS)?,
             answers: read(allreduce::id::ANSWERS)?,
             queues: None,
+            bytes: None,
         })
     }
 }

@@ -39,9 +39,10 @@ type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 impl Keeper for Threads {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
         let counted = self.all[switch].0.call(|core| {
-            let queues = core.counters().queues;
+            let SwitchCounters { queues, io, .. } = core.counters();
             let mut read = |id| core.pipeline().counters(p4info::counter_id(id)).to_vec();
-            Counted { packets: read(allreduce::id::PACKETS), answers: read(allreduce::id::ANSWERS), queues }
+            let (packets, answers) = (read(allreduce::id::PACKETS), read(allreduce::id::ANSWERS));
+            Counted { packets, answers, queues, bytes: Some((io.rx_bytes, io.tx_bytes)) }
         });
         counted.map_err(|_| RunError::SwitchGone { switch })
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use netfold::quantize::{Lanes, Quantizer, simulate};
-use netfold::{Communicator, Element, Mode, OpReport, ReduceOp};
+use netfold::{Collective, Communicator, Element, Mode, OpReport, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -146,7 +146,7 @@ impl Value for i32 {
     }
 }
 
-/// All ranks' tensors of one all-reduce and what each must become.
+/// All ranks' tensors of one collective, and what their reduction must be.
 pub(super) struct Tensors<T> {
     pub(super) inputs: Vec<Vec<T>>,
     expected: Expected<T>,
@@ -166,16 +166,60 @@ impl<T: Value> Tensors<T> {
         Self { inputs, expected, first: OnceLock::new() }
     }
 
-    /// Reduces one rank's tensor in place; how many elements are not what they must be, and how it went.
-    pub(super) fn reduce(
+    /// Runs a collective on one rank's tensor; how many elements were compared, how many of them are not what they must be, and how it went.
+    pub(super) fn run(
         &self,
-        comm: &mut Communicator,
-        tensor: &mut [T],
-    ) -> Result<(u64, OpReport), netfold::Error> {
-        let report = comm.all_reduce(tensor, ReduceOp::Sum)?;
-        Ok((self.wrong(tensor), report))
+        comm: &Communicator,
+        collective: Collective,
+    ) -> Result<(u64, u64, OpReport), netfold::Error> {
+        let (rank, ranks) = (usize::from(comm.rank()), usize::from(comm.world_size()));
+        let mut tensor = self.inputs[rank].clone();
+        let part = tensor.len() / ranks;
+        let (checked, wrong, report) = match collective {
+            Collective::Reduce { root } => {
+                let report = comm.reduce(&mut tensor, ReduceOp::Sum, root)?;
+                if rank == usize::from(root) {
+                    (tensor.len(), self.wrong_part(&tensor, 0), report)
+                } else {
+                    (0, 0, report)
+                }
+            }
+            Collective::ReduceScatter => {
+                let mut own = vec![T::default(); part];
+                let report = comm.reduce_scatter(&tensor[..part * ranks], &mut own, ReduceOp::Sum)?;
+                (part, self.wrong_part(&own, rank * part), report)
+            }
+            Collective::Broadcast { root } => {
+                let report = comm.broadcast(&mut tensor, root)?;
+                (tensor.len(), differing(&tensor, &self.inputs[usize::from(root)]), report)
+            }
+            Collective::AllGather => {
+                let mut all = vec![T::default(); part * ranks];
+                let report = comm.all_gather(&tensor[..part], &mut all)?;
+                let parts = all.chunks(part.max(1)).zip(&self.inputs);
+                (all.len(), parts.map(|(found, input)| differing(found, &input[..part])).sum(), report)
+            }
+            _ => {
+                let report = comm.all_reduce(&mut tensor, ReduceOp::Sum)?;
+                (tensor.len(), self.wrong(&tensor), report)
+            }
+        };
+        Ok((checked as u64, wrong, report))
     }
 
+    /// Elements of a part of the reduction, from element `first` on, that are not what they must be.
+    fn wrong_part(&self, part: &[T], first: usize) -> u64 {
+        let wrong = match &self.expected {
+            Expected::Exactly(expected) => return differing(part, &expected[first..first + part.len()]),
+            Expected::Within(expected) => {
+                let wrong = |(is, (sum, bound)): &(&T, &(f64, f64))| !is.within(*sum, *bound);
+                part.iter().zip(&expected[first..]).filter(wrong).count()
+            }
+        };
+        wrong as u64
+    }
+
+    /// Elements of the whole reduction that are not what they must be, and the same on all ranks.
     fn wrong(&self, tensor: &[T]) -> u64 {
         let wrong = match &self.expected {
             Expected::Exactly(expected) => {
@@ -191,6 +235,11 @@ impl<T: Value> Tensors<T> {
         };
         wrong as u64
     }
+}
+
+/// Elements that differ, bit for bit.
+fn differing<T: Value>(found: &[T], expected: &[T]) -> u64 {
+    found.iter().zip(expected).filter(|(is, must)| !is.same(**must)).count() as u64
 }
 
 #[cfg(test)]

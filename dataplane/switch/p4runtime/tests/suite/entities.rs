@@ -30,7 +30,7 @@ fn node() -> Node {
         parent: None,
         shift: None,
         bounded_loss: true,
-        owners: true,
+        owners: false,
     }
 }
 

@@ -104,7 +104,7 @@ fn packets_that_cannot_be_sent_are_reported() {
     let error = receive_error(&mut client);
     assert_eq!(error.canonical_code, Code::InvalidArgument as i32);
     assert!(format!("{:?}", error.details).contains("[1, 2]"), "the error contains the packet");
-    for len in [1437, 20_000_000] {
+    for len in [1441, 20_000_000] {
         send(&mut client, vec![0; len]);
         let error = receive_error(&mut client);
         assert_eq!(error.canonical_code, Code::InvalidArgument as i32, "{}", error.message);
