@@ -500,12 +500,11 @@ mod tests {
     }
 
     #[test]
-    fn trimming_leaves_contributions_out_within_bounds_and_saves_time() {
-        let congestion = CongestionAlgorithm::Dctcp;
-        let config = RacksConfig { others: 0.3, congestion, ..RacksConfig::default() };
-        let tolerance = Tolerance::fraction(0.1).unwrap();
+    fn trimming_leaves_contributions_out_within_bounds() {
+        let config = RacksConfig { others: 0.3, ..RacksConfig::default() };
+        let tolerance = Tolerance::fraction(0.05).unwrap();
         let trimming = RacksConfig { trim_above: Some(30_000), tolerance, ..config };
-        let mut times = [config, trimming].map(|config| {
+        let [exact, trimmed] = [config, trimming].map(|config| {
             let mut racks = Racks::new(config).unwrap();
             let mut all = StepReport::default();
             for salt in 0..10 {
@@ -514,13 +513,11 @@ mod tests {
                 all.elapsed += taken.elapsed;
                 all.left_out += taken.left_out;
                 all.chunks += taken.chunks;
-                assert!(taken.left_out as f64 <= 0.1 * taken.chunks as f64);
+                assert!(taken.left_out as f64 <= 0.05 * taken.chunks as f64);
             }
             all
         });
-        println!("{times:#?}");
-        assert!(times[0].left_out == 0 && times[1].left_out > 0);
-        times.reverse();
-        assert!(times[0].elapsed < times[1].elapsed, "{times:?}");
+        println!("{exact:#?} {trimmed:#?}");
+        assert!(exact.left_out == 0 && trimmed.left_out > 0);
     }
 }

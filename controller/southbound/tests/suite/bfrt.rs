@@ -5,8 +5,8 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use netfold_controller::{DriverError, SwitchDriver};
-use netfold_p4::allreduce::{self, Address};
-use netfold_p4::entry::Replica;
+use netfold_p4::allreduce::{self, Address, Node};
+use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Profile;
 use netfold_p4_runtime::bfrt::{DataValue, TableData};
 use netfold_p4_runtime::config::{Match, MatchType};
@@ -16,7 +16,7 @@ use netfold_southbound::p4runtime::{ControlPort, PeerPort};
 use serde_json::{Value, json};
 
 use crate::fake_tofino::{Fake, GROUP, NODE};
-use crate::rig::{entries, peer, replicas};
+use crate::rig::{entries_of, node, peer, replicas};
 
 /// No packets: they are another matter.
 struct Nowhere;
@@ -109,7 +109,7 @@ fn admit(driver: &mut BfrtDriver) {
         driver.bind_port(port, peer(port)).unwrap();
     }
     driver.set_group(1, &replicas([0, 1])).unwrap();
-    driver.insert(&entries(1, [0, 1])).unwrap();
+    driver.insert(&entries()).unwrap();
 }
 
 fn stream(data: &TableData, field: usize) -> &[u8] {
@@ -117,6 +117,11 @@ fn stream(data: &TableData, field: usize) -> &[u8] {
         Some(DataValue::Stream(bytes)) => bytes,
         other => panic!("{other:?}"),
     }
+}
+
+/// The entries of a job, whose results go to all members on a Tofino.
+fn entries() -> Vec<TableEntry> {
+    entries_of(&Node { owners: false, ..node(1) }, [0, 1])
 }
 
 #[test]
@@ -156,8 +161,8 @@ fn a_tofino_receives_its_program_and_its_tables() {
     driver.set_group(1, &replicas([0, 1])[1..]).unwrap();
     let left = [NODE, 501].map(|table| fake.lock().tables[&table].len());
     assert_eq!(left, [1, 1]);
-    driver.delete(&entries(1, [0, 1])).unwrap();
-    driver.delete(&entries(1, [0, 1])).unwrap();
+    driver.delete(&entries()).unwrap();
+    driver.delete(&entries()).unwrap();
     driver.delete_group(1).unwrap();
     let tofino = fake.lock();
     let left: Vec<usize> = [500, 501, NODE, GROUP].iter().map(|table| tofino.tables[table].len()).collect();
@@ -190,7 +195,7 @@ fn a_change_that_fails_anywhere_leaves_nothing() {
     for port in 0..4 {
         driver.bind_port(port, peer(port)).unwrap();
     }
-    let all = entries(1, [0, 1]);
+    let all = entries();
     let before = fake.lock().tables.clone();
     let fail = |after: usize| fake.lock().fail_after = Some(after);
     let is_refused = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Refused(_)));

@@ -185,9 +185,14 @@ pub(crate) fn node(job: u16) -> Node {
 
 /// The entries of a job whose two children are at these ports of the control plane.
 pub(crate) fn entries(job: u16, ports: [u16; 2]) -> Vec<TableEntry> {
-    let mut entries = node_entries(&node(job));
+    entries_of(&node(job), ports)
+}
+
+/// The same for a job as a program knows it.
+pub(crate) fn entries_of(node: &Node, ports: [u16; 2]) -> Vec<TableEntry> {
+    let mut entries = node_entries(node);
     for (rank, port) in (0..).zip(ports) {
-        entries.extend(job_entries(&node(job), &Child { port, source: 0, rank, behind: None }));
+        entries.extend(job_entries(node, &Child { port, source: 0, rank, behind: None }));
     }
     entries
 }
