@@ -9,7 +9,7 @@ use std::time::Duration;
 use netfold_control::{Admission, CongestionAlgorithm, Mode};
 use netfold_proto::{
     Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Handled, Ignored, Instant, OpId, OpSpec,
-    Worker, WorkerConfig,
+    Sharing, Worker, WorkerConfig,
 };
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
@@ -142,7 +142,8 @@ impl Scene {
             elements: u64::from(data_chunks) * u64::from(LANE_WORDS),
             ..Descriptor::BARRIER
         };
-        let spec = OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op };
+        let exponents = mode != Mode::I32;
+        let spec = OpSpec { descriptor, data_chunks, exponents, class: 0, lane_op, sharing: Sharing::All };
         match self.worker.submit(spec) {
             Ok(id) => {
                 assert_eq!(id, OpId(self.submitted));

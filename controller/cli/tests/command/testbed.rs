@@ -83,12 +83,14 @@ fn collectives_go_through_trees_with_the_bytes_that_they_need() {
             let summary = lines.last().unwrap();
             assert_eq!((code, number(summary, "wrong")), (Some(0), 0.0), "{options}: {summary}");
             let most = if levels == 1 { vec![one] } else { vec![root, leaf, leaf] };
+            let again = 2.0 * 1440.0 * number(summary, "retransmitted");
             for (switch, most) in most.into_iter().enumerate() {
                 let counted = ["received_bytes", "sent_bytes"].map(|name| of(summary, switch, name));
                 println!("{options}: switch {switch} {counted:?}");
                 for (counted, tensors) in counted.into_iter().zip(most) {
-                    // Headers, also those alone; descriptors; chunks of two parts; retransmissions, and the lanes of their replies.
-                    let allowed = TENSOR * (tensors * (1.05 + 8.0 * loss) + 0.16);
+                    // Headers, also those alone; descriptors; chunks of two parts. A retransmission, however many there are, is at most two
+                    // packets in each direction of a switch: a contribution and its result.
+                    let allowed = TENSOR * (tensors * 1.05 + 0.16) + again;
                     assert!(
                         counted <= allowed,
                         "{options}: switch {switch} counts {counted}, {tensors} tensors"
