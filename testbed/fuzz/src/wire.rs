@@ -25,7 +25,9 @@ fn datagram(data: &[u8]) {
     assert!(repr.to_string().starts_with("netfold "));
     let mut written = vec![0xa5; data.len()];
     repr.emit(&mut Packet::new_unchecked(&mut written[..]));
-    assert_eq!(written[..LEN], data[..LEN], "every bit of a meaningful header survives");
+    let reserved = LEN - 2;
+    assert_eq!(written[..reserved], data[..reserved], "every bit of a meaningful header survives");
+    assert_eq!(written[reserved..LEN], [0, 0], "reserved bits are sent as 0");
     let again = Repr::parse(&Packet::new_unchecked(&written[..])).expect("what was emitted is read");
     assert_eq!(again, repr);
 }
