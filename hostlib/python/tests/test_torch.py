@@ -96,9 +96,27 @@ def test_zero_redundancy_optimizer():
     assert outcomes[0]["sum"] == outcomes[1]["sum"]
 
 
-def test_tensors_with_gaps_are_refused():
-    for outcome in run_ranks("bad_tensors"):
-        assert "contiguous" in outcome["message"].lower()
+@pytest.mark.parametrize("shared_memory", ["0", "1"])
+def test_tensors_of_any_layout(shared_memory):
+    for outcome in run_ranks("layouts", 3, {"NETFOLD_SHARED_MEMORY": shared_memory}):
+        assert "share memory" in outcome["refused"]
+
+
+def test_several_tensors_in_one_call():
+    for outcome in run_ranks("coalesced", 3):
+        assert outcome["switch"] == {"all_reduce": 3, "all_gather": 6, "reduce_scatter": 3}
+
+
+def test_elements_of_every_type_are_moved():
+    for outcome in run_ranks("moved", 3):
+        assert outcome["counts"]["switch"]["broadcast"] >= 7 and outcome["counts"]["switch"]["all_gather"] >= 7
+
+
+def test_what_a_rank_waits_for_is_named():
+    first, _ = run_ranks("waiting")
+    (line,) = first["lines"]
+    assert line.startswith("rank 0 of 2 of group") and "all_reduce of 7 x float32, call 2 of the group" in line, line
+    assert "the switch at" in line, line
 
 
 @pytest.mark.parametrize("environment", [{}, {"NETFOLD_SHARED_MEMORY": "1"}, {"NETFOLD_CONTROLLER": "127.0.0.1:1"}])

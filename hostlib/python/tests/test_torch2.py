@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from conftest import Processes, free_port, run_ranks
+from conftest import HERE, LIMIT, Processes, free_port, run_ranks
 
 torch = pytest.importorskip("torch")
 if not torch.distributed.is_available() or not hasattr(torch._C._distributed_c10d, "Backend"):
@@ -34,6 +35,24 @@ def test_distributed_tensors():
 
 def test_functional_collectives():
     run_ranks("functional")
+
+
+def test_calls_under_torchs_coalescing_manager():
+    for outcome in run_ranks("coalescing"):
+        assert outcome["switch"] == {"all_reduce": 2, "all_gather": 2, "reduce_scatter": 2}
+
+
+@pytest.mark.parametrize("mode", ["bfp32", "bfp16"])
+def test_the_example_of_hybrid_sharding_with_tensor_parallelism(mode):
+    if not hasattr(pytest.importorskip("torch.distributed.fsdp"), "fully_shard"):
+        pytest.skip("skipped: the example of hybrid sharding needs torch 2.6")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}"]
+    launch += ["--nproc-per-node", "4", str(HERE / "../examples/hsdp.py"), "--compare", "--mode", mode]
+    done = subprocess.run(launch, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=2 * LIMIT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "largest difference" in done.stdout and "world: the switch at" in done.stdout, done.stdout
+    for name in ("all_gather", "all_reduce", "reduce_scatter"):
+        assert f"x {name}" in done.stdout, done.stdout
 
 
 def test_torchft_group_is_reconfigured():

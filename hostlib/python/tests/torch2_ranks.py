@@ -82,7 +82,37 @@ def functional():
     assert gathered.shape == (100 * WORLD,)
     part = functional.reduce_scatter_tensor(torch.arange(float(WORLD * 3)), "sum", 0, dist.group.WORLD)
     assert (part == WORLD * torch.arange(RANK * 3.0, RANK * 3 + 3)).all()
+    many = [torch.full((size,), float(RANK)) for size in (3, 500)]
+    totals = functional.all_reduce_coalesced(many, "sum", dist.group.WORLD)
+    assert all((total == sum(range(WORLD))).all() for total in totals)
+    wholes = functional.all_gather_into_tensor_coalesced(many, dist.group.WORLD)
+    assert all(whole.view(WORLD, -1)[r].eq(r).all() for whole in wholes for r in range(WORLD))
+    parts = functional.reduce_scatter_tensor_coalesced(wholes, "sum", [0, 0], dist.group.WORLD)
+    assert all((part == RANK * WORLD).all() for part in parts)
+    assert (functional.broadcast(tensor, 1, dist.group.WORLD) == 1).all()
     report(done=True)
+
+
+def coalescing():
+    """torch's own way to have several calls in one."""
+    start()
+    tensors = [torch.full((size,), RANK + 1.0) for size in (5, 4000)]
+    with dist.distributed_c10d._coalescing_manager():
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    assert all((tensor == WORLD * (WORLD + 1) / 2).all() for tensor in tensors)
+    inputs = [torch.full((size,), float(RANK)) for size in (5, 4000)]
+    outputs = [torch.zeros(size * WORLD) for size in (5, 4000)]
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
+        for output, tensor in zip(outputs, inputs):
+            dist.all_gather_into_tensor(output, tensor)
+    manager.wait()
+    assert all(output.view(WORLD, -1)[r].eq(r).all() for output in outputs for r in range(WORLD))
+    with dist.distributed_c10d._coalescing_manager():
+        for output, tensor in zip(outputs, inputs):
+            dist.reduce_scatter_tensor(tensor, output)
+    assert all((tensor == RANK * WORLD).all() for tensor in inputs)
+    report(switch=netfold.torch.counts()["switch"])
 
 
 def torchft():

@@ -5,15 +5,14 @@ Importing this module registers the backend ``netfold``::
     import netfold.torch
     torch.distributed.init_process_group("netfold")                   # or "cpu:netfold,cuda:nccl"
 
-Sums and averages of floating-point CPU tensors go through Netfold; everything else goes to an inner gloo group. With nothing
-configured, rank 0 runs a software switch and sends the others its address through the group's store. Another switch is named by the
-environment variable ``NETFOLD_CONTROLLER`` or by ``pg_options=netfold.torch.Options(switch="tor:20038")``.
+Collectives of CPU tensors go through Netfold; what it does not have goes to an inner gloo group. With nothing configured, rank 0 runs a
+software switch and sends the others its address through the group's store. Another switch is named by the environment variable ``NETFOLD_CONTROLLER`` or by ``pg_options=netfold.torch.Options(switch="tor:20038")``.
 """
 
-from ._backend import NetfoldGroup, create, path, register
+from ._backend import NetfoldGroup, counts, create, path, register, waiting
 from ._hook import HookState, all_reduce_hook
 from ._options import Options
 
-__all__ = ["HookState", "NetfoldGroup", "Options", "all_reduce_hook", "create", "path", "register"]
+__all__ = ["HookState", "NetfoldGroup", "Options", "all_reduce_hook", "counts", "create", "path", "register", "waiting"]
 
 register()

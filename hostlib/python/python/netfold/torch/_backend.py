@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import logging
+import time
+import weakref
 from datetime import timedelta
-from typing import Any, Callable, Deque, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .. import ArgumentError, Closed, Communicator, Error
-from . import _rendezvous
+from . import _layout, _rendezvous
 from ._options import Options
 from ._order import Order
-from ._work import NetfoldWork, reduction
+from ._record import Record
+from ._work import Done, NetfoldWork, Together, reduction
 
 logger = logging.getLogger("netfold")
 
@@ -34,37 +36,64 @@ ACCELERATED = {
     torch.int32: ("sum", "min", "max"),
 }
 
+#: Element types that reduce-scatters have in the library, with any reduction.
+REDUCED = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+)
+
+_groups: "weakref.WeakSet[NetfoldGroup]" = weakref.WeakSet()
+
 
 class NetfoldGroup(Base):
-    """A process group that reduces through Netfold and leaves the rest to gloo.
+    """A process group that does collectives through Netfold and leaves the rest to gloo.
 
     Which of the two does an operation depends on the operation, the element type and the reduction alone, so all ranks choose
     alike.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: Optional[Options] = None) -> None:
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        options: Optional[Options] = None,
+        group_id: Optional[str] = None,
+        ranks: Sequence[int] = (),
+    ) -> None:
+        """``group_id`` is torch's name of the group and ``ranks`` are those of the world that are members: both are in :meth:`waiting`."""
         super().__init__(rank, size)
         self._rank = rank
         self._size = size
         self._timeout = timeout
-        self._group_name = ""
+        self._group_name = group_id or ""
         self._group_desc = ""
+        self._ranks = list(ranks)
         self._aborted = False
         self._closed = False
         self._options = options or Options().resolved()
         self._order = Order(self._options.classes or 1)
-        # A work object must not be collected while torch waits for its future.
-        self._pending: Deque[NetfoldWork] = collections.deque()
+        self._record = Record()
+        self._connecting: Optional[float] = time.monotonic()
+        self._communicator: Optional[Communicator] = None
+        self._why = "one rank"
+        _groups.add(self)
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
         gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
         self._gloo: Any = gloo if self._options.confidential is None else _NoDataInClear(gloo)
-        self._communicator: Optional[Communicator]
-        self._why = "one rank"
-        self._communicator = None
         if size > 1:
             self._communicator, self._why = _rendezvous.connect(exchange, rank, size, self._options, timeout)
             if rank == 0:
                 logger.warning("netfold: %d ranks over %s", size, self.path())
+        self._connecting = None
 
     # -- What it is --
 
@@ -95,7 +124,7 @@ class NetfoldGroup(Base):
         return self._size
 
     def setGroupName(self, name: str) -> None:
-        self._group_name = name
+        self._group_name = group_id or ""
 
     def getGroupName(self) -> str:
         return self._group_name
@@ -106,47 +135,146 @@ class NetfoldGroup(Base):
     def getGroupDesc(self) -> str:
         return self._group_desc
 
+    def counts(self) -> Dict[str, Dict[str, int]]:
+        """Numbers of operations by collective: of those that are over, with packets of this rank through a ``switch`` and among the
+        ``hosts``, and of those left to ``gloo``."""
+        return self._record.counts()
+
+    def waiting(self) -> List[str]:
+        """What this rank waits for in this group, oldest first: each with the group, the collective and its age."""
+        who = f"rank {self._rank} of {self._size} of group '{self._group_name}'"
+        who += f" (ranks {', '.join(map(str, self._ranks))} of the world)" if self._ranks else ""
+        begun = self._connecting
+        if begun is not None:
+            return [f"{who}: connects, for {time.monotonic() - begun:.1f} s"]
+        return [f"{who}: {operation}, over {self._path_now()}" for operation in self._record.waiting()]
+
+    def _path_now(self) -> str:
+        try:
+            return self.path()
+        except Error as error:
+            return f"no path: {error}"
+
     # -- What the library does --
 
     def allreduce(
         self, tensors: Any, opts: Any = None, priority: int = 0, residual: Optional[torch.Tensor] = None
     ) -> Any:
-        tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        tensors = _listed(tensors)
         op = reduction(opts)
-        if len(tensors) == 1 and op in ACCELERATED.get(tensors[0].dtype, ()):
-            work = self._start("all_reduce", tensors[0], tensors[0], op, tensors, priority, residual)
+        if len(tensors) == 1 and self._reduces(tensors[0], op):
+            memory, finish = _layout.target(tensors[0])
+            work = self._start("all_reduce", memory, memory, op, tensors, priority, finish, residual=residual)
             if work is not None:
                 return work
         if op == "avg":
             return self._gloo_average(tensors)
-        return self._gloo.allreduce(tensors, opts) if opts is not None else self._gloo.allreduce(tensors)
+        return self._by_gloo("allreduce", tensors, *(() if opts is None else (opts,)))
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
+        tensors = _listed(tensors)
+        single = dist.AllreduceOptions()
+        if opts is not None:
+            single.reduceOp = opts.reduceOp
+        return Together([self.allreduce([tensor], single) for tensor in tensors], tensors)
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+        tensors = _listed(tensors)
+        op = reduction(opts)
+        root = getattr(opts, "rootRank", 0)
+        if len(tensors) == 1 and self._reduces(tensors[0], op):
+            # The other ranks' tensors stay as they are.
+            here = root == self._rank
+            memory, finish = _layout.target(tensors[0]) if here else (_layout.source(tensors[0]), None)
+            work = self._start("reduce", memory, memory, op, tensors, 0, finish, root=root)
+            if work is not None:
+                return work
+        return self._by_gloo("reduce", tensors, *(() if opts is None else (opts,)))
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+        tensors = _listed(tensors)
+        root = getattr(opts, "rootRank", 0)
+        if len(tensors) == 1 and _moves(tensors[0]):
+            here = root == self._rank
+            memory, finish = (_layout.source(tensors[0]), None) if here else _layout.target(tensors[0], read=False)
+            work = self._start("broadcast", memory, memory, "sum", tensors, 0, finish, root=root)
+            if work is not None:
+                return work
+        return self._by_gloo("broadcast", tensors, *(() if opts is None else (opts,)))
 
     def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None, *more: Any, **named: Any) -> Any:
-        op = reduction(opts)
-        work = self._start("reduce_scatter", input, output, op, [output], self._order.scatter())
-        return work if work is not None else self._reduce_then_keep(output, input, opts)
+        return self._reduce_scatter(output, input, opts, self._order.scatter())
 
     reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        priority = self._order.scatter()
+        works = [self._reduce_scatter(output, input, opts, priority) for output, input in zip(outputs, inputs)]
+        return Together(works, list(outputs))
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        op = reduction(opts)
-        parts = [part.contiguous().view(-1) for part in inputs[0]]
+        parts = inputs[0]
         if len({part.numel() for part in parts}) != 1 or parts[0].numel() != outputs[0].numel():
             raise ValueError("netfold: reduce_scatter needs parts of one size, as long as the output")
-        whole = torch.cat(parts)
-        work = self._start("reduce_scatter", whole, outputs[0], op, [outputs[0]])
-        return work if work is not None else self._reduce_then_keep(outputs[0], whole, opts)
+        return self._reduce_scatter(outputs[0], _layout.joined(parts), opts)
+
+    def _reduce_scatter(self, output: torch.Tensor, input: torch.Tensor, opts: Any, priority: int = 0) -> Any:
+        if input.dtype in REDUCED and input.layout is torch.strided:
+            memory, finish = _layout.target(output, read=False)
+            op = reduction(opts)
+            work = self._start("reduce_scatter", _layout.source(input), memory, op, [output], priority, finish)
+            if work is not None:
+                return work
+        return self._reduce_then_keep(output, input, opts)
 
     def _allgather_base(self, output: Any, input: Any, opts: Any = None, *more: Any, **named: Any) -> Any:
-        work = self._start("all_gather", input, output, "sum", [output], self._order.gather())
-        if work is not None:
-            return work
-        parts = list(output.view(-1).view(self._size, -1).unbind(0))
-        return self._gloo.allgather([parts], [input.reshape(-1)])
+        return self._all_gather(output, input, self._order.gather())
 
     all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        priority = self._order.gather()
+        works = [self._all_gather(output, input, priority) for output, input in zip(outputs, inputs)]
+        return Together(works, list(outputs))
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        if len(outputs) == 1 and len(inputs) == 1:
+            work = self._all_gather_list(outputs[0], inputs[0])
+            if work is not None:
+                return work
+        return self._by_gloo("allgather", outputs, inputs, *(() if opts is None else (opts,)))
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        """Gathers each of several tensors: ``outputs`` has a list of results for each rank."""
+        works = [self.allgather([[of_rank[at] for of_rank in outputs]], [input], opts) for at, input in enumerate(inputs)]
+        return Together(works, [tensor for of_rank in outputs for tensor in of_rank])
+
+    def _all_gather(self, output: torch.Tensor, input: torch.Tensor, priority: int) -> Any:
+        if _moves(input):
+            memory, finish = _layout.target(output, read=False)
+            work = self._start("all_gather", _layout.source(input), memory, "sum", [output], priority, finish)
+            if work is not None:
+                return work
+        parts = list(output.view(-1).view(self._size, -1).unbind(0))
+        return self._by_gloo("allgather", [parts], [input.reshape(-1)])
+
+    def _all_gather_list(self, parts: List[torch.Tensor], input: torch.Tensor) -> Optional[NetfoldWork]:
+        """``None`` when gloo is to do it, or to refuse it."""
+        alike = all(part.size() == input.size() and part.dtype == input.dtype for part in parts)
+        if not _moves(input) or not alike or len(parts) != self._size:
+            return None
+        memory, finish = _layout.scattered(parts)
+        return self._start("all_gather", _layout.source(input), memory, "sum", parts, 0, finish)
+
+    def _reduces(self, tensor: torch.Tensor, op: Optional[str]) -> bool:
+        """Whether all-reduces and reduces of this type go through the library."""
+        return op in ACCELERATED.get(tensor.dtype, ()) and tensor.layout is torch.strided
 
     def _start(
         self,
@@ -156,6 +284,8 @@ class NetfoldGroup(Base):
         op: Optional[str],
         tensors: List[torch.Tensor],
         priority: int = 0,
+        finish: _layout.Finish = None,
+        root: int = 0,
         residual: Optional[torch.Tensor] = None,
     ) -> Optional[NetfoldWork]:
         """Starts an operation of the library; ``None`` when gloo is to do it, on all ranks."""
@@ -164,37 +294,40 @@ class NetfoldGroup(Base):
         if self._communicator is None or op is None or recv.is_complex() or recv.device.type != "cpu":
             return None
         try:
-            native = self._communicator._native.submit(collective, send, recv, op, 0, None, priority, residual)
+            native = self._communicator._native.submit(collective, send, recv, op, root, None, priority, residual)
         except ArgumentError as error:
             if error.kind == "unsupported":
                 return None
             raise
-        work = NetfoldWork(native, tensors)
-        pending = self._pending
-        while pending and pending[0].is_completed():
-            pending.popleft()
-        pending.append(work)
+        work = NetfoldWork(native, tensors, finish)
+        self._record.start(collective, tensors, work)
         return work
 
     # -- What gloo does --
 
+    def _by_gloo(self, name: str, *arguments: Any, **named: Any) -> Any:
+        work = getattr(self._gloo, name)(*arguments, **named)
+        if hasattr(work, "is_completed"):
+            self._record.start(name, [], work)
+        return work
+
     def _gloo_average(self, tensors: List[torch.Tensor]) -> Any:
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.SUM
-        self._gloo.allreduce(tensors, options).wait()
+        self._by_gloo("allreduce", tensors, options).wait()
         for tensor in tensors:
             tensor.div_(self._size) if tensor.is_floating_point() else tensor.floor_divide_(self._size)
-        return _Done(tensors)
+        return Done(tensors)
 
     def _reduce_then_keep(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Any:
         """A reduce-scatter by an all-reduce, where gloo has no other."""
-        whole = input.detach().clone().contiguous()
+        whole = input.detach().clone(memory_format=torch.contiguous_format)
         options = dist.AllreduceOptions()
         if opts is not None:
             options.reduceOp = opts.reduceOp
         self.allreduce([whole], options).wait()
         output.copy_(whole.view(self._size, -1)[self._rank].view_as(output))
-        return _Done([output])
+        return Done([output])
 
     # -- The end --
 
@@ -214,7 +347,7 @@ class NetfoldGroup(Base):
         communicator, self._communicator = self._communicator, None
         self._closed = True
         self._why = "shut down"
-        self._pending.clear()
+        self._record.clear()
         if communicator is not None:
             try:
                 communicator.close()
@@ -271,37 +404,9 @@ class _NoDataInClear:
         return refuse
 
 
-class _Done(dist.Work if hasattr(dist, "Work") else object):  # type: ignore[misc]
-    """Work that was over before it was returned."""
-
-    def __init__(self, tensors: List[torch.Tensor]) -> None:
-        super().__init__()
-        self._tensors = tensors
-
-    def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        return True
-
-    def get_future(self) -> Any:
-        future: Any = torch.futures.Future()
-        future.set_result(self._tensors)
-        return future
-
-    def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
-        return True
-
-    def exception(self) -> None:
-        return None
-
-    def result(self) -> List[torch.Tensor]:
-        return self._tensors
-
-
 def _delegated(name: str) -> Callable[..., Any]:
     def call(self: NetfoldGroup, *arguments: Any, **named: Any) -> Any:
-        return getattr(self._gloo, name)(*arguments, **named)
+        return self._by_gloo(name, *arguments, **named)
 
     call.__name__ = name
     call.__doc__ = f"``{name}`` of the inner gloo group."
@@ -310,26 +415,17 @@ def _delegated(name: str) -> Callable[..., Any]:
 
 #: Operations of gloo, by torch's names of before and after version 2.
 DELEGATED = (
-    "all_gather_single_coalesced",
     "all_to_all_single",
-    "allgather",
-    "allgather_coalesced",
-    "allgather_into_tensor_coalesced",
-    "allreduce_coalesced",
     "allreduce_sparse",
     "alltoall",
     "alltoall_base",
     "barrier",
-    "broadcast",
     "gather",
     "gather_into_tensor",
     "gather_single",
     "monitored_barrier",
     "recv",
     "recv_anysource",
-    "reduce",
-    "reduce_scatter_single_coalesced",
-    "reduce_scatter_tensor_coalesced",
     "scatter",
     "send",
     "_get_sequence_number_for_group",
@@ -344,7 +440,13 @@ for _name in DELEGATED:
 def create(options: Any, pg_options: Any = None) -> NetfoldGroup:
     """Makes a group. Called by torch."""
     return NetfoldGroup(
-        options.store, options.group_rank, options.group_size, options.timeout, Options.of(pg_options)
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        Options.of(pg_options),
+        group_id=str(options.group_id),
+        ranks=options.global_ranks_in_group,
     )
 
 
@@ -359,16 +461,44 @@ def register() -> None:
 
 
 def path(group: Any = None) -> str:
-    """The data path of reductions of ``group`` (default: the world), and the reason for it."""
+    """The data path of collectives of ``group`` (default: the world), and the reason for it."""
+    return _netfold_group(group).path()
+
+
+def counts(group: Any = None) -> Dict[str, Dict[str, int]]:
+    """Numbers of this rank's operations in ``group`` (default: the world), by place and collective.
+
+    ``switch`` are those with packets of this rank through a switch; ``hosts`` those in shared memory and rings, and sums of which
+    another rank of this host exchanges packets with the switch; ``gloo`` those left to gloo.
+    """
+    return _netfold_group(group).counts()
+
+
+def waiting() -> List[str]:
+    """What this process waits for in all of its groups, a line each, with the group, the collective and its age. From any thread."""
+    return [line for group in list(_groups) for line in group.waiting()]
+
+
+def _netfold_group(group: Any) -> NetfoldGroup:
     if group is None:
         group = dist.group.WORLD if hasattr(dist, "group") and dist.group.WORLD is not None else _default_group()
     if isinstance(group, NetfoldGroup):
-        return group.path()
+        return group
     if hasattr(group, "_get_backend"):
         backend = group._get_backend(torch.device("cpu"))
         if isinstance(backend, NetfoldGroup):
-            return backend.path()
+            return backend
     raise TypeError(f"{group!r} is not a group of the netfold backend")
+
+
+def _listed(tensors: Any) -> List[torch.Tensor]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def _moves(tensor: torch.Tensor) -> bool:
+    """Whether the library moves elements of this type: any of 1, 2, 4 or 8 bytes."""
+    simple = not (tensor.is_complex() or tensor.is_quantized)
+    return simple and tensor.layout is torch.strided and tensor.element_size() in (1, 2, 4, 8)
 
 
 def _default_group() -> Any:

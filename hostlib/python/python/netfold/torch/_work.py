@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .. import _netfold
+from ._layout import Finish
 
 try:
     from torch._C._distributed_c10d import Work as _Work
@@ -24,11 +26,12 @@ class NetfoldWork(_Work):
     one fails properly when the callback raises.
     """
 
-    def __init__(self, native: _netfold.Work, tensors: List[torch.Tensor], finish: Optional[Callable[[], None]] = None) -> None:
+    def __init__(self, native: _netfold.Work, tensors: List[torch.Tensor], finish: Finish = None) -> None:
         super().__init__()
         self._native = native
         self._tensors = tensors
         self._finish = finish
+        self._finishing = threading.Lock()
         self._future: Optional[Any] = None
 
     def _conclude(self) -> None:
@@ -36,17 +39,16 @@ class NetfoldWork(_Work):
         error = self._native.exception()
         if error is not None:
             raise error
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
+        with self._finishing:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                finish()
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """Blocks until the operation is over, and raises what it failed with."""
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         # torch passes zero, or a negative time, when it means none.
         self._native.wait(seconds if seconds > 0.0 else None)
-        if self._future is not None and self._finish is not None:
-            self._future.wait()
         self._conclude()
         return True
 
@@ -85,6 +87,76 @@ class NetfoldWork(_Work):
 
     def synchronize(self) -> None:
         """As ``wait``."""
+        self.wait()
+
+
+class Done(_Work):
+    """Work that was over before it was returned."""
+
+    def __init__(self, tensors: List[torch.Tensor]) -> None:
+        super().__init__()
+        self._tensors = tensors
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
+        future.set_result(self._tensors)
+        return future
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> List[torch.Tensor]:
+        return self._tensors
+
+
+class Together(_Work):
+    """Several operations as one: of the ``_coalesced`` forms, whose tensors are operations of their own."""
+
+    def __init__(self, works: Sequence[Any], tensors: List[torch.Tensor]) -> None:
+        super().__init__()
+        self._works = works
+        self._tensors = tensors
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Blocks until all are over, each as long as ``timeout``, and raises what the first of them failed with."""
+        for work in self._works:
+            work.wait() if timeout is None else work.wait(timeout)
+        return True
+
+    def get_future(self) -> Any:
+        """A future of all tensors, which fails when one of the operations does."""
+        futures = torch.futures.collect_all([work.get_future() for work in self._works])
+
+        def check(all_of_them: Any) -> List[torch.Tensor]:
+            for future in all_of_them.value():
+                future.value()
+            return self._tensors
+
+        return futures.then(check)
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        """What the first operation that failed did so with."""
+        return next((error for error in (work.exception() for work in self._works) if error is not None), None)
+
+    def result(self) -> List[torch.Tensor]:
+        return self._tensors
+
+    def synchronize(self) -> None:
         self.wait()
 
 
