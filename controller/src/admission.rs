@@ -16,6 +16,7 @@
 
 mod bands;
 mod command;
+mod ended;
 mod fairness;
 mod join;
 mod lifecycle;
@@ -30,10 +31,11 @@ mod tenants;
 
 pub use crate::jobs::SessionId;
 
+use self::ended::EndedJobs;
 use self::rate_limiter::CredentialRateLimiter;
 use self::sharing::Reallocations;
 use crate::bands::Banding;
-use crate::executor::SwitchTask;
+use crate::executor::TenantTask;
 use crate::fleet::Fleet;
 use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
@@ -41,7 +43,7 @@ use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
 use netfold_control::{CongestionAlgorithm, MemberCounters, Refusal, SessionEvent, SessionRequest};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -170,7 +172,7 @@ pub enum Output {
     /// Make a change durable before any later output is acted on.
     Persist(Change),
     /// Carry out a task on the switches and hand back its outcome, in the order of the tasks.
-    Task(SwitchTask),
+    Task(TenantTask),
     /// Write an event to the log and to those who watch.
     Log(JobEvent),
 }
@@ -252,7 +254,7 @@ pub struct Coordinator {
     /// Jobs that are remembered.
     jobs: BTreeMap<JobName, JobRecord>,
     /// Those of them that are over and were not declared, by when that was.
-    over: BTreeSet<(u64, JobName)>,
+    over: EndedJobs,
     forming: BTreeMap<u64, FormingTree>,
     formations: u64,
     active: BTreeMap<u16, ActiveTree>,
@@ -286,7 +288,7 @@ impl Coordinator {
             names: BTreeMap::new(),
             tenants: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            over: BTreeSet::new(),
+            over: EndedJobs::default(),
             forming: BTreeMap::new(),
             formations: 0,
             active: BTreeMap::new(),

@@ -6,13 +6,21 @@
 //! A job's tasks are carried out one after the other, those of different jobs at the same time; each switch takes one call at a time. So
 //! a switch that does not answer delays the jobs that use it, and no others. What a job gives back is given to another one only
 //! after the outcome of its task, so no order between the tasks of two jobs is needed.
+//!
+//! Tenants share the time of switches and the threads of tasks: both are given to them in rotation, and no tenant holds all threads.
+
+mod rotation;
+mod turns;
 
 use crate::driver::{DriverError, SwitchDriver};
 use crate::fleet::Placement;
+use crate::policy::{Supply, leaves_others};
 use crate::tree::{Drivers, InstallError, Installed, prepare};
 use netfold_control::PathToken;
+use rotation::Rotation;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use turns::Turns;
 
 /// One piece of work on the switches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,38 +133,77 @@ impl TaskOutcome {
     }
 }
 
-/// Tasks that wait or are under way: those of a job in order, one at a time.
+/// A task, and the tenant for whose job it is: empty where there are no tenants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantTask {
+    /// The tenant's name.
+    pub tenant: Arc<str>,
+    /// What is to be done.
+    pub task: SwitchTask,
+}
+
+impl TenantTask {
+    /// Number of the job that it is for.
+    pub fn job(&self) -> u16 {
+        self.task.job()
+    }
+}
+
+/// Tasks that wait or are under way: those of a job in order, one at a time; those of tenants in rotation.
 #[derive(Debug, Default)]
 pub struct TaskQueue {
-    /// Tasks of each job that has one under way, apart from that one.
-    waiting: BTreeMap<u16, VecDeque<SwitchTask>>,
+    /// Tasks of each job that has one under way or ready, apart from that one.
+    waiting: BTreeMap<u16, VecDeque<TenantTask>>,
     /// Tasks that may begin.
-    ready: VecDeque<SwitchTask>,
+    ready: Rotation<SwitchTask>,
+    /// How many of each tenant are under way; none is zero.
+    under_way: BTreeMap<Arc<str>, u32>,
+    /// Whose they are.
+    tenants: BTreeMap<u16, Arc<str>>,
 }
 
 impl TaskQueue {
     /// Adds a task behind those of its job.
-    pub fn push(&mut self, task: SwitchTask) {
+    pub fn push(&mut self, task: TenantTask) {
         match self.waiting.get_mut(&task.job()) {
             Some(waiting) => waiting.push_back(task),
             None => {
                 self.waiting.insert(task.job(), VecDeque::new());
-                self.ready.push_back(task);
+                self.ready.push(task.tenant, task.task);
             }
         }
     }
 
-    /// The next task that may begin now, if at most `most` are under way with it.
-    pub fn pop(&mut self, most: usize) -> Option<SwitchTask> {
-        let under_way = self.waiting.len() - self.ready.len();
-        if under_way < most { self.ready.pop_front() } else { None }
+    /// The next task that may begin now, if at most `most` are under way with it. A tenant that would have more of them under way than others
+    /// leaves a quarter to these: its tasks may all wait for a switch that does not answer.
+    pub fn pop(&mut self, most: usize) -> Option<TenantTask> {
+        let under_way = &self.under_way;
+        let idle = self.ready.tenants().filter(|tenant| !under_way.contains_key(*tenant)).count();
+        let tenants = (under_way.len() + idle) as u64;
+        let (all, used) = (most as u32, under_way.values().sum());
+        let may = |tenant: &str| {
+            let held = under_way.get(tenant).copied().unwrap_or_default();
+            used < all && leaves_others(Supply { all, used, held }, 1, (1, tenants))
+        };
+        let (tenant, task) = self.ready.pop(may)?;
+        *self.under_way.entry(Arc::clone(&tenant)).or_default() += 1;
+        self.tenants.insert(task.job(), Arc::clone(&tenant));
+        Some(TenantTask { tenant, task })
     }
 
     /// A task of a job has ended.
     pub fn finish(&mut self, job: u16) {
+        if let Some(tenant) = self.tenants.remove(&job)
+            && let Some(count) = self.under_way.get_mut(&tenant)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.remove(&tenant);
+            }
+        }
         let Some(waiting) = self.waiting.get_mut(&job) else { return };
         match waiting.pop_front() {
-            Some(task) => self.ready.push_back(task),
+            Some(TenantTask { tenant, task }) => self.ready.push(tenant, task),
             None => drop(self.waiting.remove(&job)),
         }
     }
@@ -176,41 +223,41 @@ pub struct Executor {
 }
 
 /// A driver, for one call at a time.
-type Driver = Mutex<Box<dyn SwitchDriver>>;
+type Driver = Turns<Box<dyn SwitchDriver>>;
 
 /// The drivers of a placement's switches.
 struct Picked<'a> {
     drivers: &'a [Driver],
     switches: &'a [usize],
+    /// For whom.
+    tenant: &'a Arc<str>,
 }
 
 impl Drivers for Picked<'_> {
     fn with<R>(&mut self, switch: usize, call: impl FnOnce(&mut dyn SwitchDriver) -> R) -> R {
-        // A panic in a driver ends the server.
-        let mut driver = self.drivers[self.switches[switch]].lock().unwrap_or_else(PoisonError::into_inner);
-        call(driver.as_mut())
+        self.drivers[self.switches[switch]].with(self.tenant, |driver| call(driver.as_mut()))
     }
 }
 
 impl Executor {
     /// An executor for switches, in the order of the fleet, that hold nothing of ours except what later [`SwitchTask::Adopt`]s name.
     pub fn new(drivers: Vec<Box<dyn SwitchDriver>>) -> Self {
-        Self { drivers: drivers.into_iter().map(Mutex::new).collect(), ledgers: Mutex::default() }
+        Self { drivers: drivers.into_iter().map(Turns::new).collect(), ledgers: Mutex::default() }
     }
 
     fn ledgers(&self) -> MutexGuard<'_, BTreeMap<u16, Ledger>> {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn picked<'a>(&'a self, placement: &'a Placement) -> Picked<'a> {
-        Picked { drivers: &self.drivers, switches: &placement.switches }
+    fn picked<'a>(&'a self, tenant: &'a Arc<str>, placement: &'a Placement) -> Picked<'a> {
+        Picked { drivers: &self.drivers, switches: &placement.switches, tenant }
     }
 
     /// Carries out one task; blocks as long as the drivers do. No other task of the same job is under way.
-    pub fn run(&self, task: SwitchTask) -> TaskOutcome {
+    pub fn run(&self, TenantTask { tenant, task }: TenantTask) -> TaskOutcome {
         match task {
-            SwitchTask::Prepare { placement, tokens } => self.prepare(placement, &tokens),
-            SwitchTask::Install { job } => self.install(job),
+            SwitchTask::Prepare { placement, tokens } => self.prepare(&tenant, placement, &tokens),
+            SwitchTask::Install { job } => self.install(&tenant, job),
             SwitchTask::Adopt { placement, first_chunk, left } => {
                 let job = placement.job().job;
                 let installed = Installed::assume(&placement.plan, first_chunk, &left);
@@ -218,15 +265,17 @@ impl Executor {
                 TaskOutcome::Adopted { job }
             }
             SwitchTask::Retire { job, rank } => {
-                TaskOutcome::Retired { job, rank, result: self.retire(job, rank) }
+                TaskOutcome::Retired { job, rank, result: self.retire(&tenant, job, rank) }
             }
-            SwitchTask::Withdraw { job } => TaskOutcome::Withdrawn { job, result: self.withdraw(job) },
+            SwitchTask::Withdraw { job } => {
+                TaskOutcome::Withdrawn { job, result: self.withdraw(&tenant, job) }
+            }
         }
     }
 
-    fn prepare(&self, placement: Arc<Placement>, tokens: &[PathToken]) -> TaskOutcome {
+    fn prepare(&self, tenant: &Arc<str>, placement: Arc<Placement>, tokens: &[PathToken]) -> TaskOutcome {
         let job = placement.job().job;
-        match prepare(&placement.plan, tokens, &mut self.picked(&placement)) {
+        match prepare(&placement.plan, tokens, &mut self.picked(tenant, &placement)) {
             Ok(installed) => {
                 self.ledgers().insert(job, Ledger { placement, installed });
                 TaskOutcome::Prepared { job }
@@ -235,12 +284,12 @@ impl Executor {
         }
     }
 
-    fn install(&self, job: u16) -> TaskOutcome {
+    fn install(&self, tenant: &Arc<str>, job: u16) -> TaskOutcome {
         // Nothing is held for a job that was not prepared.
         let Some(Ledger { placement, installed }) = self.take(job) else {
             return TaskOutcome::Withdrawn { job, result: Ok(()) };
         };
-        match installed.complete(&placement.plan, &mut self.picked(&placement)) {
+        match installed.complete(&placement.plan, &mut self.picked(tenant, &placement)) {
             Ok(installed) => {
                 let first_chunk = installed.first_chunk();
                 self.ledgers().insert(job, Ledger { placement, installed });
@@ -264,16 +313,16 @@ impl Executor {
         self.ledgers().remove(&job)
     }
 
-    fn retire(&self, job: u16, rank: u16) -> Result<(), DriverError> {
+    fn retire(&self, tenant: &Arc<str>, job: u16, rank: u16) -> Result<(), DriverError> {
         let Some(Ledger { placement, mut installed }) = self.take(job) else { return Ok(()) };
-        let result = installed.retire(&placement.plan, rank, &mut self.picked(&placement));
+        let result = installed.retire(&placement.plan, rank, &mut self.picked(tenant, &placement));
         self.ledgers().insert(job, Ledger { placement, installed });
         result
     }
 
-    fn withdraw(&self, job: u16) -> Result<(), DriverError> {
+    fn withdraw(&self, tenant: &Arc<str>, job: u16) -> Result<(), DriverError> {
         let Some(Ledger { placement, mut installed }) = self.take(job) else { return Ok(()) };
-        let result = installed.withdraw(&mut self.picked(&placement));
+        let result = installed.withdraw(&mut self.picked(tenant, &placement));
         if result.is_err() {
             self.ledgers().insert(job, Ledger { placement, installed });
         }
@@ -285,27 +334,59 @@ impl Executor {
 mod tests {
     use super::*;
 
+    fn retire(job: u16, rank: u16) -> SwitchTask {
+        SwitchTask::Retire { job, rank }
+    }
+
+    fn push(queue: &mut TaskQueue, tenant: &str, task: SwitchTask) {
+        queue.push(TenantTask { tenant: tenant.into(), task });
+    }
+
+    fn pop(queue: &mut TaskQueue, most: usize) -> Option<SwitchTask> {
+        queue.pop(most).map(|task| task.task)
+    }
+
     #[test]
     fn tasks_of_a_job_are_in_order_and_others_do_not_wait() {
         let mut queue = TaskQueue::default();
-        let retire = |job, rank| SwitchTask::Retire { job, rank };
         for task in [retire(1, 0), retire(1, 1), retire(2, 0), SwitchTask::Withdraw { job: 1 }] {
-            queue.push(task);
+            push(&mut queue, "red", task);
         }
         assert_eq!(
-            (queue.pop(8), queue.pop(8), queue.pop(8)),
+            (pop(&mut queue, 8), pop(&mut queue, 8), pop(&mut queue, 8)),
             (Some(retire(1, 0)), Some(retire(2, 0)), None)
         );
         queue.finish(1);
-        assert_eq!((queue.pop(8), queue.pop(8)), (Some(retire(1, 1)), None));
+        assert_eq!((pop(&mut queue, 8), pop(&mut queue, 8)), (Some(retire(1, 1)), None));
         queue.finish(2);
-        queue.push(retire(2, 1));
-        assert_eq!(queue.pop(1), None, "as many as may be are under way");
+        push(&mut queue, "red", retire(2, 1));
+        assert_eq!(pop(&mut queue, 1), None, "as many as may be are under way");
         queue.finish(1);
-        assert_eq!(queue.pop(1), Some(retire(2, 1)));
+        assert_eq!(pop(&mut queue, 1), Some(retire(2, 1)));
         queue.finish(2);
-        assert_eq!((queue.pop(1), queue.pop(1)), (Some(SwitchTask::Withdraw { job: 1 }), None));
+        assert_eq!((pop(&mut queue, 1), pop(&mut queue, 1)), (Some(SwitchTask::Withdraw { job: 1 }), None));
         queue.finish(1);
-        assert!(queue.waiting.is_empty() && queue.ready.is_empty());
+        assert!(queue.waiting.is_empty() && queue.ready.len() == 0);
+        assert!(queue.under_way.is_empty() && queue.tenants.is_empty());
+    }
+
+    #[test]
+    fn tasks_of_one_tenant_that_never_end_leave_threads_to_others() {
+        let mut queue = TaskQueue::default();
+        for job in 0..100 {
+            push(&mut queue, "red", retire(job, 0));
+        }
+        push(&mut queue, "blue", retire(100, 0));
+        let begun: Vec<_> = std::iter::from_fn(|| queue.pop(16)).collect();
+        let red = begun.iter().filter(|task| &*task.tenant == "red").count();
+        assert_eq!((begun.len(), red), (12, 11), "a quarter of 16 is left, and both took turns");
+        // More come while all of red's are stuck: blue has its half.
+        for job in 101..=120 {
+            push(&mut queue, "blue", retire(job, 0));
+        }
+        let begun: Vec<_> = std::iter::from_fn(|| queue.pop(16)).collect();
+        assert!(begun.len() == 4 && begun.iter().all(|task| &*task.tenant == "blue"), "{begun:?}");
+        queue.finish(100);
+        assert_eq!(queue.pop(16).map(|task| task.tenant), Some("blue".into()));
     }
 }

@@ -4,6 +4,7 @@ use super::{Coordinator, Named, join};
 use crate::command::{Command, CommandError};
 use crate::jobs::{EndReason, JobEvent, TreePhase};
 use crate::message::Refused;
+use crate::policy::{Supply, leaves_others};
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, TenantRecord};
 use netfold_control::{Refusal, TREES_MAX};
 use netfold_wire::{CLASSES_MAX, WORLD_MAX};
@@ -111,6 +112,7 @@ impl Coordinator {
         if declared >= self.config.jobs_kept {
             return Err(CommandError::Conflict(format!("{declared} jobs are declared already: forget some")));
         }
+        self.check_declared(&name.tenant, declared)?;
         self.drop_record(&name);
         let record = JobRecord {
             name: name.clone(),
@@ -125,6 +127,20 @@ impl Coordinator {
         self.keep(Change::Job(record));
         self.changed(what, name.to_string(), "was declared");
         Ok(())
+    }
+
+    /// Whether one more declared job of a tenant leaves room in the database to other tenants, where `declared` are there.
+    fn check_declared(&self, tenant: &str, declared: usize) -> Result<(), CommandError> {
+        let Some(share) = self.share_of(tenant) else { return Ok(()) };
+        let own = self.jobs.values().filter(|job| job.declared && job.name.tenant == tenant).count();
+        let count = |jobs: usize| u32::try_from(jobs).unwrap_or(u32::MAX);
+        let all = self.config.jobs_kept;
+        if leaves_others(Supply { all: count(all), used: count(declared), held: count(own) }, 1, share) {
+            return Ok(());
+        }
+        Err(CommandError::Conflict(format!(
+            "tenant '{tenant}' has declared {own} of {all} jobs, and what is left is kept for other tenants: forget some of its jobs"
+        )))
     }
 
     fn end_job(&mut self, name: JobName, message: String) -> Result<(), CommandError> {
@@ -170,7 +186,7 @@ impl Coordinator {
 
     fn drop_record(&mut self, name: &JobName) -> bool {
         let Some(record) = self.jobs.remove(name) else { return false };
-        self.over.remove(&(record.changed_s, name.clone()));
+        self.over.remove(record.changed_s, name);
         self.keep(Change::JobGone(name.clone()));
         true
     }

@@ -6,6 +6,7 @@ use crate::fleet::{Placement, Shortage};
 use crate::jobs::{FormingTree, Owner, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::{Supply, leaves_others};
+use crate::record::TenantRecord;
 use netfold_control::Refusal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -89,9 +90,7 @@ impl Coordinator {
     /// # Errors
     /// [`Shortage::Kept`] for the first that the placement does not leave.
     pub(super) fn check_reserves(&self, tenant: &str, placement: &Placement) -> Result<(), Shortage> {
-        let Some(record) = self.tenants.get(tenant) else { return Ok(()) };
-        let weights = self.tenants.values().map(|record| u64::from(record.weight.max(1))).sum();
-        let share = (record.weight.max(1), weights);
+        let Some(share) = self.share_of(tenant) else { return Ok(()) };
         let own = || {
             let own = self.active.values().filter(|job| job.name.name.tenant == tenant);
             own.map(|job| &job.placement)
@@ -128,6 +127,13 @@ impl Coordinator {
             }
         }
         Ok(())
+    }
+
+    /// A tenant's share of what all have: its weight, of the weights of all. `None` where there are no tenants.
+    pub(super) fn share_of(&self, tenant: &str) -> Option<(u32, u64)> {
+        let weight = |record: &TenantRecord| record.weight.max(1);
+        let own = weight(self.tenants.get(tenant)?);
+        Some((own, self.tenants.values().map(|record| u64::from(weight(record))).sum()))
     }
 
     fn end_in_favour(&mut self, formation: u64) {

@@ -2,7 +2,7 @@
 
 use super::{Coordinator, Named, Output, SessionId, SessionLoss, Stage};
 use crate::driver::DriverError;
-use crate::executor::{SwitchTask, TaskOutcome};
+use crate::executor::{SwitchTask, TaskOutcome, TenantTask};
 use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
@@ -371,7 +371,8 @@ impl Coordinator {
 
     pub(super) fn task(&mut self, task: SwitchTask) {
         self.tasks += 1;
-        self.outputs.push_back(Output::Task(task));
+        let tenant = self.active.get(&task.job()).map_or("", |active| &active.name.name.tenant);
+        self.outputs.push_back(Output::Task(TenantTask { tenant: tenant.into(), task }));
     }
 
     pub(super) fn log(&mut self, event: JobEvent) {

@@ -20,7 +20,9 @@ impl Coordinator {
         self.tenants = kept.tenants;
         self.jobs = kept.jobs;
         let over = |job: &&JobRecord| job.state == JobState::Ended && !job.declared;
-        self.over = self.jobs.values().filter(over).map(|job| (job.changed_s, job.name.clone())).collect();
+        for job in self.jobs.values().filter(over) {
+            self.over.insert(job.changed_s, job.name.clone());
+        }
         for record in kept.switches.values() {
             if let Some(switch) = self.fleet.find(&record.name) {
                 self.fleet.set_drained(switch, record.drained);
@@ -197,17 +199,15 @@ impl Coordinator {
             changed_s: now,
             last: None,
         });
-        self.over.remove(&(job.changed_s, name.clone()));
+        self.over.remove(job.changed_s, name);
         change(job);
         job.changed_s = now;
         if job.state == JobState::Ended && !job.declared {
-            self.over.insert((now, name.clone()));
+            self.over.insert(now, name.clone());
         }
         let record = job.clone();
         self.keep(Change::Job(record));
-        while self.over.len() > self.config.jobs_kept
-            && let Some((_, oldest)) = self.over.pop_first()
-        {
+        while let Some(oldest) = self.over.pop_beyond(self.config.jobs_kept) {
             self.jobs.remove(&oldest);
             self.keep(Change::JobGone(oldest));
         }

@@ -1,7 +1,7 @@
 //! Threads for the tasks of the switches, whose drivers may block.
 
 use crate::driver::SwitchDriver;
-use crate::executor::{Executor, SwitchTask, TaskOutcome, TaskQueue};
+use crate::executor::{Executor, TaskOutcome, TaskQueue, TenantTask};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl DriverThreads {
     }
 
     /// Adds a task, which [`Self::start`] starts.
-    pub(super) fn push(&mut self, task: SwitchTask) {
+    pub(super) fn push(&mut self, task: TenantTask) {
         self.queue.push(task);
     }
 

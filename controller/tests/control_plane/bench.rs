@@ -3,7 +3,7 @@
 use crate::fake::Fake;
 use netfold_control::{Admission, Join, Mode, Numerics, PathToken, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
-use netfold_controller::executor::{Executor, SwitchTask};
+use netfold_controller::executor::{Executor, TenantTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::message::Refused;
@@ -78,7 +78,7 @@ pub(crate) struct Bench {
     fakes: Vec<Fake>,
     pub(crate) coordinator: Coordinator,
     executor: Executor,
-    pub(crate) tasks: VecDeque<SwitchTask>,
+    pub(crate) tasks: VecDeque<TenantTask>,
     pub(crate) received: BTreeMap<SessionId, ReceivedEvents>,
     /// Where the workers of sessions send from.
     endpoints: BTreeMap<SessionId, SocketAddr>,

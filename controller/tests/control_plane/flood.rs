@@ -5,9 +5,9 @@ use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
 use netfold_control::{Credentials, Join, Mode, Refusal, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
-use netfold_controller::command::Command;
+use netfold_controller::command::{Command, CommandError};
 use netfold_controller::jobs::JobEvent;
-use netfold_controller::record::{Quota, TenantRecord, TokenHash};
+use netfold_controller::record::{JobName, JobSpec, Quota, TenantRecord, TokenHash};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -74,7 +74,11 @@ fn wrong_tokens_are_rate_limited_by_address_and_right_ones_never() {
 
 /// A controller with the tenants `red` and `blue`, over a switch with these ports and groups.
 fn two_tenants(ports: u16, groups: u16) -> Bench {
-    let mut bench = Bench::new(Fake::new(1024, ports, groups), Config::controller(FLOOR, 0));
+    two_tenants_of(Config::controller(FLOOR, 0), ports, groups)
+}
+
+fn two_tenants_of(config: Config, ports: u16, groups: u16) -> Bench {
+    let mut bench = Bench::new(Fake::new(1024, ports, groups), config);
     for name in ["red", "blue"] {
         let tenant =
             TenantRecord { name: name.into(), quota: Quota::UNLIMITED, weight: 1, priority: 0, token: None };
@@ -121,6 +125,49 @@ fn a_tenant_leaves_groups_and_ports_to_others() {
         assert!(!text.contains("kept for other tenants"), "it has less than its share: {text}");
         bench.finish();
     }
+}
+
+/// Declares jobs of one tenant, by number, until one is refused; returns its number, and why.
+fn declare_from(bench: &mut Bench, tenant: &str, first: usize) -> (usize, String) {
+    let declare = |index: usize| {
+        let name = JobName { tenant: tenant.into(), job: format!("job{index}") };
+        let spec = JobSpec {
+            world: 2,
+            mode: Mode::Bfp16,
+            slots: 16,
+            classes: 1,
+            trees: 1,
+            authenticated: false,
+            iteration: None,
+        };
+        Command::DeclareJob { name, spec }
+    };
+    for index in first..100 {
+        if let Err(error) = bench.act(|plane, now| plane.execute(now, declare(index))) {
+            assert!(matches!(error, CommandError::Conflict(_)), "{error}");
+            return (index, error.to_string());
+        }
+    }
+    panic!("tenant {tenant} is never refused");
+}
+
+#[test]
+fn a_tenant_leaves_records_of_declared_jobs_to_others() {
+    let config = Config { jobs_kept: 16, ..Config::controller(FLOOR, 0) };
+    let mut bench = two_tenants_of(config, 64, 16);
+    let (declared, why) = declare_from(&mut bench, "red", 0);
+    assert_eq!(declared, 12, "{why}");
+    assert!(why.contains("kept for other tenants"), "{why}");
+    let (declared, why) = declare_from(&mut bench, "blue", 0);
+    assert_eq!(declared, 4, "{why}");
+    // What red gives back is blue's now, whose share is eight.
+    let forget = |job: &str| Command::ForgetJob(JobName { tenant: "red".into(), job: job.into() });
+    bench.act(|plane, now| plane.execute(now, forget("job0"))).unwrap();
+    let (declared, why) = declare_from(&mut bench, "red", 12);
+    assert_eq!((declared, why.contains("kept for other tenants")), (12, true), "{why}");
+    let (declared, why) = declare_from(&mut bench, "blue", 4);
+    assert_eq!(declared, 5, "{why}");
+    bench.finish();
 }
 
 /// A tenant whose job is about to end waits for what that job has, as it does when a switch is full.

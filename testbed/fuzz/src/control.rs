@@ -12,7 +12,7 @@ use netfold_control::{
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
-use netfold_controller::executor::{Executor, SwitchTask};
+use netfold_controller::executor::{Executor, SwitchTask, TenantTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
@@ -77,7 +77,7 @@ struct Scene {
     now: Duration,
     coordinator: Coordinator,
     executor: Executor,
-    tasks: VecDeque<SwitchTask>,
+    tasks: VecDeque<TenantTask>,
     /// Open sessions and their replies.
     sessions: BTreeMap<SessionId, u32>,
     /// Where sessions send from, and the tokens of members that are challenged.
@@ -351,7 +351,7 @@ impl Scene {
                     assert!(self.sessions.remove(&session).is_some(), "closed twice");
                 }
                 Output::Task(task) => {
-                    if let SwitchTask::Prepare { placement, tokens } = &task {
+                    if let SwitchTask::Prepare { placement, tokens } = &task.task {
                         let of = |(member, token): (&SocketAddr, &PathToken)| {
                             let id = self.endpoints.iter().find(|(id, endpoint)| {
                                 *endpoint == member && self.sessions.contains_key(id)

@@ -8,7 +8,7 @@ use netfold_control::Numerics;
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::command::Command;
 use netfold_controller::driver::SwitchDriver;
-use netfold_controller::executor::{Executor, SwitchTask, TaskQueue};
+use netfold_controller::executor::{Executor, SwitchTask, TaskQueue, TenantTask};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
@@ -105,7 +105,7 @@ struct Running {
     tasks: BTreeMap<u64, (u16, Vec<usize>, TaskThread)>,
     tasks_begun: u64,
     /// Tasks that wait for switches that others use.
-    blocked: VecDeque<SwitchTask>,
+    blocked: VecDeque<TenantTask>,
     /// The switches of each job that has a place.
     switches: BTreeMap<u16, Vec<usize>>,
     keepers: Vec<Keeper>,
@@ -429,12 +429,12 @@ impl World {
         }
         let mut left = VecDeque::new();
         while let Some(task) = running.blocked.pop_front() {
-            if let SwitchTask::Prepare { placement, .. } | SwitchTask::Adopt { placement, .. } = &task {
+            if let SwitchTask::Prepare { placement, .. } | SwitchTask::Adopt { placement, .. } = &task.task {
                 running.switches.insert(placement.job().job, placement.switches.clone());
             }
             let job = task.job();
             let switches = running.switches.get(&job).cloned().unwrap_or_default();
-            let waiting = left.iter().map(SwitchTask::job).filter_map(|job| running.switches.get(&job));
+            let waiting = left.iter().map(TenantTask::job).filter_map(|job| running.switches.get(&job));
             let used = running.tasks.values().map(|(_, used, _)| used).chain(waiting);
             let busy = used.flatten().any(|switch| switches.contains(switch));
             if busy {
