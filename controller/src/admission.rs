@@ -42,7 +42,9 @@ use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
-use netfold_control::{CongestionAlgorithm, MemberCounters, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{
+    CongestionAlgorithm, MemberCounters, RESUME_MS, Refusal, SessionEvent, SessionRequest,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -144,7 +146,7 @@ impl Config {
             pending_joins_max: 32_768,
             grace: Duration::from_secs(60),
             away: Duration::from_secs(2),
-            resume: Duration::from_secs(10),
+            resume: Duration::from_millis(RESUME_MS),
             switch_timeout: Duration::from_millis(1500),
             tenants: true,
             jobs_kept: 10_000,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netfold_control::{Admission, Band, CongestionAlgorithm, Join, Refusal};
+use netfold_control::{Admission, Band, CongestionAlgorithm, Join, RESUME_MS, Refusal};
 use netfold_io::{Authenticated, IoError, OpenOptions, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
 use netfold_wire::{TAG_LEN, header};
@@ -91,7 +91,8 @@ impl Joiner {
     }
 
     /// The same, with retries for `retry_for` while the reason is transient: a switch that is not up yet, a previous run of the same job
-    /// that is still being removed, or a controller in failover.
+    /// that is still being removed, or a controller in failover. A controller that is lost during the request may have stored that the job runs: then the
+    /// next one keeps the job's place for members that never were admitted, and there are retries until that is over.
     ///
     /// # Errors
     ///
@@ -101,12 +102,22 @@ impl Joiner {
         retry_for: Duration,
         middleware: Option<Middleware>,
     ) -> Result<Attachment, Error> {
-        let deadline = Instant::now() + retry_for;
+        let mut deadline = Instant::now() + retry_for;
+        // A controller that is lost time and again is not waited for.
+        let mut kept = (!retry_for.is_zero()).then_some(Duration::from_millis(RESUME_MS));
         let mut delay = BACKOFF.0;
         loop {
             match self.request_admission(&|| false) {
                 Ok(admitted) => return admitted.attachment(self, middleware),
-                Err(error) if self.is_transient(&error) && Instant::now() + delay < deadline => {
+                Err(error) if self.is_transient(&error) => {
+                    if matches!(error, Error::SwitchLost { .. })
+                        && let Some(kept) = kept.take()
+                    {
+                        deadline = Instant::now() + retry_for + kept;
+                    }
+                    if Instant::now() + delay >= deadline {
+                        return Err(error);
+                    }
                     log::debug!("rank {}: not attached to a switch yet: {error}", self.join.rank);
                 }
                 Err(error) => return Err(error),

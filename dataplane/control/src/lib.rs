@@ -28,6 +28,9 @@ pub use netfold_wire::{Mode, Numerics};
 /// Interval between signs of life, in milliseconds, in both directions.
 pub const HEARTBEAT_MS: u64 = 500;
 
+/// How long a controller that has started waits for the members of jobs that ran before, in milliseconds: until then their places are kept.
+pub const RESUME_MS: u64 = 10_000;
+
 /// Silence after which the other side counts as lost, in milliseconds.
 pub const LEASE_MS: u64 = 3_000;
 

@@ -36,11 +36,11 @@ enum End {
 }
 
 impl End {
-    /// How workers may report the job's end, first where no leader is killed. A worker whose leader was killed before it sent the admission
-    /// finds the job running. Workers that were away when their job was ended are not told why by the next leader.
+    /// How workers may report the job's end, first where no leader is killed. Workers whose leader was killed before it sent the admission try again until
+    /// the next one has given the place up. Workers that were away when their job was ended are not notified of the reason by the next leader.
     const fn expected(self) -> &'static [&'static str] {
         match self {
-            Self::Completed => &["completed", "job_running"],
+            Self::Completed => &["completed"],
             Self::Command => &["ended", "switch_lost", "job_running"],
         }
     }
