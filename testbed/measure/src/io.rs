@@ -48,6 +48,8 @@ pub struct IoConfig {
     pub window: u32,
     /// Packet threads, at least 1.
     pub queues: usize,
+    /// Whether the job's packets are authenticated; the forwarder's are not.
+    pub authenticated: bool,
 }
 
 impl Default for IoConfig {
@@ -57,6 +59,7 @@ impl Default for IoConfig {
             turn: Duration::from_millis(300),
             window: netfold::Builder::SLOTS_DEFAULT,
             queues: 1,
+            authenticated: false,
         }
     }
 }
@@ -69,6 +72,8 @@ pub struct IoRow {
     pub io: String,
     /// Packet threads.
     pub queues: usize,
+    /// Whether the job's packets were authenticated.
+    pub authenticated: bool,
     /// Cores that this process may use: those of packet threads and workers alike.
     pub cores: usize,
     /// Millions of packets a second, over all queues.
@@ -154,7 +159,9 @@ pub fn run(
         let order =
             if round % 2 == 0 { [What::Switch, What::Forwarder] } else { [What::Forwarder, What::Switch] };
         for what in order {
-            let turn = turn(config, backend, what)?;
+            // A forwarder sends packets back as they came: without tags it is the bound.
+            let authenticated = config.authenticated && what == What::Switch;
+            let turn = turn(&IoConfig { authenticated, ..config.clone() }, backend, what)?;
             if what == What::Switch { &mut switch } else { &mut forwarder }.push(turn);
         }
         match backend.testpmd(config, &hub::cores()).filter(|_| testpmd_absent.is_none()) {
@@ -175,6 +182,7 @@ pub fn run(
     Ok(IoRow {
         io: backend.name().to_owned(),
         queues: config.queues,
+        authenticated: config.authenticated,
         cores: hub::cores().len(),
         mpps: of(&switch, |turn| turn.mpps),
         cycles_per_packet: of(&switch, |turn| turn.cycles),
@@ -271,7 +279,8 @@ fn drive(
     let cores = hub::cores();
     let core = |index: usize| cores.of(index).filter(|_| cores.len() > 1);
     let hub = hub::meet(&mut *io, &mut *workers)
-        .and_then(|()| Hub::start(what, io, config.window, core(2 * queue + 1)));
+        .and_then(|()| if config.authenticated { Ok(sockets::authenticate(io)?) } else { Ok(io) })
+        .and_then(|io| Hub::start(what, io, config.window, core(2 * queue + 1)));
     hub::pin(core(2 * queue));
     // All come here, or those that do would wait for ever.
     start.wait();
@@ -298,7 +307,8 @@ mod tests {
 
     #[test]
     fn every_back_end_is_measured_or_reports_what_is_absent() {
-        let config = IoConfig { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 1 };
+        let config =
+            IoConfig { rounds: 1, turn: Duration::from_millis(60), window: 8, ..IoConfig::default() };
         for backend in all() {
             let row = match run(&config, backend, |_| ()) {
                 Ok(row) => row,
@@ -316,8 +326,31 @@ mod tests {
 
     #[test]
     fn several_queues_are_driven_at_once() {
-        let config = IoConfig { rounds: 1, turn: Duration::from_millis(60), window: 8, queues: 3 };
+        let config = IoConfig {
+            rounds: 1,
+            turn: Duration::from_millis(60),
+            window: 8,
+            queues: 3,
+            ..IoConfig::default()
+        };
         let row = run(&config, named("udp").unwrap(), |_| ()).unwrap();
         assert!(row.mpps > 0.0 && row.forwarder_mpps > 0.0 && row.queues == 3, "{row:?}");
+    }
+
+    #[test]
+    fn authenticated_packets_are_measured_where_workers_have_sockets() {
+        let config = IoConfig {
+            rounds: 1,
+            turn: Duration::from_millis(60),
+            window: 8,
+            authenticated: true,
+            ..IoConfig::default()
+        };
+        for name in ["udp", "shm"] {
+            let row = run(&config, named(name).unwrap(), |_| ()).unwrap();
+            assert!(row.mpps > 0.0 && row.forwarder_mpps > 0.0 && row.authenticated, "{row:?}");
+        }
+        let absent = run(&config, named("packet-ring").unwrap(), |_| ());
+        assert!(matches!(absent, Err(IoBenchError::Absent(why)) if why.contains("udp and shm")));
     }
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use netfold_io::ethernet::{Ethernet, EthernetConfig};
 use netfold_io::link::Link;
 use netfold_io::link::{AfPacket, PacketRing, Xdp, XdpConfig};
-use netfold_io::shm::Hub;
+use netfold_io::shm::{Hub, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{Cores, IoError, PacketIo};
 use netfold_wire::UDP_PORT;
 
 use super::crowd::Workers;
 use super::frames::{Frames, WORKERS_IP, WORKERS_MAC};
-use super::sockets::{DATAGRAM_LEN, Sockets};
+use super::sockets::{DATAGRAM_LEN, Sockets, TAGGED_LEN};
 use super::{IoBenchError, IoConfig};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
@@ -52,6 +52,8 @@ pub struct Backend {
     name: &'static str,
     copies: u32,
     open: Open,
+    /// The same with workers whose packets are authenticated, where each has packet I/O of its own.
+    open_authenticated: Option<Open>,
     /// DPDK's forwarder on it, for devices of DPDK.
     testpmd: Option<Refer>,
 }
@@ -60,22 +62,38 @@ pub struct Backend {
 /// and out of it, each way, by the kernel and by us. DPDK's packet socket: once more on the way in, and not by the kernel on the way
 /// out. Rings in shared memory, and two DPDK ports that hand buffers to each other: by us alone, once each way.
 const BACKENDS: &[Backend] = &[
-    Backend { name: "udp", copies: 2, open: loopback, testpmd: None },
-    Backend { name: "shm", copies: 2, open: shared, testpmd: None },
-    Backend { name: "udp-veth", copies: 2, open: kernel, testpmd: None },
-    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open), testpmd: None },
-    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open), testpmd: None },
-    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp), testpmd: None },
+    Backend {
+        name: "udp",
+        copies: 2,
+        open: |window| loopback(window, DATAGRAM_LEN, boxed),
+        open_authenticated: Some(|window| loopback(window, TAGGED_LEN, tagged)),
+        testpmd: None,
+    },
+    Backend {
+        name: "shm",
+        copies: 2,
+        open: |window| shared(window, DATAGRAM_LEN, boxed),
+        open_authenticated: Some(|window| shared(window, TAGGED_LEN, tagged)),
+        testpmd: None,
+    },
+    Backend { name: "udp-veth", copies: 2, open: kernel, ..PLAIN },
+    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open), ..PLAIN },
+    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open), ..PLAIN },
+    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp), ..PLAIN },
     #[cfg(feature = "dpdk")]
     Backend {
         name: "dpdk:net_af_packet",
         copies: 5,
         open: |window| raw(window, dpdk::packet_socket),
         testpmd: Some(dpdk::testpmd),
+        ..PLAIN
     },
     #[cfg(feature = "dpdk")]
-    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings, testpmd: Some(dpdk::no_testpmd) },
+    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings, testpmd: Some(dpdk::no_testpmd), ..PLAIN },
 ];
+
+/// What most back ends have.
+const PLAIN: Backend = Backend { name: "", copies: 0, open: kernel, open_authenticated: None, testpmd: None };
 
 /// All back ends that this program has.
 #[must_use]
@@ -116,8 +134,22 @@ impl Backend {
     }
 
     pub(super) fn open(&self, config: &IoConfig) -> Result<Opened, IoBenchError> {
-        (self.open)(config.window)
+        let open = if config.authenticated { self.open_authenticated } else { Some(self.open) };
+        open.ok_or_else(|| IoBenchError::Absent("authenticated packets are measured on udp and shm".into()))?(
+            config.window,
+        )
     }
+}
+
+/// How workers' sockets become workers.
+type Wrap<I> = fn(Sockets<I>) -> Result<Box<dyn Workers>, IoError>;
+
+fn boxed<I: PacketIo + 'static>(workers: Sockets<I>) -> Result<Box<dyn Workers>, IoError> {
+    Ok(Box::new(workers))
+}
+
+fn tagged<I: PacketIo + 'static>(workers: Sockets<I>) -> Result<Box<dyn Workers>, IoError> {
+    Ok(Box::new(workers.authenticated()?))
 }
 
 pub(super) fn absent(error: &dyn std::error::Error) -> IoBenchError {
@@ -126,21 +158,21 @@ pub(super) fn absent(error: &dyn std::error::Error) -> IoBenchError {
 }
 
 /// Sockets on the loopback interface, one for each worker.
-fn loopback(window: u32) -> Result<Opened, IoBenchError> {
-    let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };
+fn loopback(window: u32, len: usize, wrap: Wrap<UdpIo>) -> Result<Opened, IoBenchError> {
+    let config = UdpConfig { datagram_len_max: len, ..UdpConfig::default() };
     let hub = UdpIo::bind((Ipv4Addr::LOCALHOST, 0).into(), config)?;
     let at = hub.local_addr().ok_or(IoError::Unsupported("an address"))?;
-    let workers = Box::new(Sockets::connect(at, window)?);
+    let workers = wrap(Sockets::connect(at, window, len)?)?;
     Ok(Opened { io: Box::new(hub), workers, keep: Box::new(()) })
 }
 
 /// Rings in memory that is mapped for each worker anew, as if it were another process.
-fn shared(window: u32) -> Result<Opened, IoBenchError> {
+fn shared(window: u32, len: usize, wrap: Wrap<Spoke>) -> Result<Opened, IoBenchError> {
     static HUBS: AtomicU32 = AtomicU32::new(0);
     let name = format!("bench-{}-{}", std::process::id(), HUBS.fetch_add(1, Ordering::Relaxed));
     let name = name.parse().map_err(|_| IoError::Unsupported("such a name"))?;
-    let hub = Hub::open(&name, (Ipv4Addr::LOCALHOST, 0).into(), DATAGRAM_LEN, None)?;
-    let workers = Box::new(Sockets::attach(&name, window)?);
+    let hub = Hub::open(&name, (Ipv4Addr::LOCALHOST, 0).into(), len, None)?;
+    let workers = wrap(Sockets::attach(&name, window, len)?)?;
     Ok(Opened { io: Box::new(hub), workers, keep: Box::new(()) })
 }
 

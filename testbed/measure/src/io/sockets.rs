@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use netfold_io::shm::{Name, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
-use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Authenticated, IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_wire::header::{self, Packet};
+use netfold_wire::{JobKeys, PacketKey, PortKeys, TAG_LEN};
 
-use super::crowd::{Back, Workers, repr};
+use super::crowd::{Back, EPOCH, JOB, Workers, repr};
 use super::{PAYLOAD_BYTES, WORKERS};
 
 pub(super) const DATAGRAM_LEN: usize = header::LEN + PAYLOAD_BYTES as usize;
+/// The same with a tag.
+pub(super) const TAGGED_LEN: usize = DATAGRAM_LEN + TAG_LEN;
 
 /// How often a full socket is offered the rest of a burst.
 const OFFERS_MAX: u32 = 1000;
@@ -32,15 +35,15 @@ pub(super) struct Sockets<I> {
 }
 
 impl Sockets<UdpIo> {
-    pub(super) fn connect(to: SocketAddr, window: u32) -> Result<Self, IoError> {
-        let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };
+    pub(super) fn connect(to: SocketAddr, window: u32, len: usize) -> Result<Self, IoError> {
+        let config = UdpConfig { datagram_len_max: len, ..UdpConfig::default() };
         Self::of(|| UdpIo::connect(to, config), window)
     }
 }
 
 impl Sockets<Spoke> {
-    pub(super) fn attach(to: &Name, window: u32) -> Result<Self, IoError> {
-        Self::of(|| Spoke::attach(to, Ipv4Addr::LOCALHOST.into(), DATAGRAM_LEN), window)
+    pub(super) fn attach(to: &Name, window: u32, len: usize) -> Result<Self, IoError> {
+        Self::of(|| Spoke::attach(to, Ipv4Addr::LOCALHOST.into(), len), window)
     }
 }
 
@@ -54,6 +57,36 @@ impl<I: PacketIo> Sockets<I> {
         let batch = workers[0].io.capabilities().batch();
         Ok(Self { workers, next: 0, batch, window })
     }
+
+    /// The same workers, whose job's packets are authenticated.
+    pub(super) fn authenticated(self) -> Result<Sockets<Authenticated<I>>, IoError> {
+        let Self { workers, next, batch, window } = self;
+        let wrap = |(rank, Worker { io, memory, queued }): (usize, Worker<I>)| {
+            let mut io = Authenticated::new(io);
+            io.authenticate(PortId(0), &keys(SWITCH, rank as u8), DATAGRAM_LEN)?;
+            Ok(Worker { io, memory, queued })
+        };
+        let workers = workers.into_iter().enumerate().map(wrap).collect::<Result<_, IoError>>()?;
+        Ok(Sockets { workers, next, batch, window })
+    }
+}
+
+/// Whose keys are the switch's; the others are the ranks'.
+const SWITCH: u8 = u8::MAX;
+
+/// The switch's packet I/O, whose job's packets are authenticated on the ports of all workers. Binding a port takes its keys away.
+pub(super) fn authenticate(io: Box<dyn PacketIo>) -> Result<Box<dyn PacketIo>, IoError> {
+    let mut io = Authenticated::new(io);
+    for rank in 0..WORKERS {
+        io.authenticate(PortId(rank + 1), &keys(rank as u8, SWITCH), DATAGRAM_LEN)?;
+    }
+    Ok(Box::new(io))
+}
+
+/// Keys between two senders.
+fn keys(receive: u8, send: u8) -> JobKeys {
+    let keys = PortKeys { receive: PacketKey([receive; 32]), send: PacketKey([send; 32]) };
+    JobKeys { job: JOB, epoch: EPOCH, keys }
 }
 
 impl<I: PacketIo> Workers for Sockets<I> {

@@ -14,6 +14,7 @@ Examples:
   netfold bench io                                UDP sockets on the loopback interface
   netfold bench io --io packet-ring --io udp-veth
   netfold bench io --threads 2                     two packet threads
+  netfold bench io --authenticated                 what tags cost a switch
   netfold bench io --all --json                   every back end that can run here";
 
 /// Measure the packet I/O of the software switch, and compare with a plain forwarder on the same device.
@@ -34,6 +35,9 @@ pub(crate) struct Io {
     /// Packet threads, each with its own device and eight workers; their packets are added.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     threads: u8,
+    /// Measure each back end with a job of authenticated packets, too; `udp` and `shm` only.
+    #[arg(long)]
+    authenticated: bool,
     /// Turns of switch and forwarder each; medians are reported.
     #[arg(long, default_value_t = IoConfig::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -76,6 +80,7 @@ impl Io {
             turn: Duration::from_millis(self.turn_ms),
             window: self.window,
             queues: self.threads.into(),
+            authenticated: false,
         };
         output.line(format_args!(
             "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>7}{:>15}{:>10}{:>7}{:>8}{:>17}",
@@ -93,37 +98,46 @@ impl Io {
             "testpmd Mpps"
         ))?;
         for backend in backends {
-            let bar = output.bar(u64::from(self.rounds), "{spinner} rounds {pos}/{len}");
-            let row = run(&config, backend, |round| bar.set_position(u64::from(round)));
-            bar.finish_and_clear();
-            let row = match row {
-                Ok(row) => row,
-                Err(IoBenchError::Absent(why)) => {
-                    output.line(format_args!("skipped: {}: {why}", backend.name()))?;
-                    continue;
+            for authenticated in [false, true] {
+                if !authenticated || self.authenticated {
+                    measure(&IoConfig { authenticated, ..config.clone() }, backend, output)?;
                 }
-                Err(error) => return Err(CliError::IoBench(Box::new(error))),
-            };
-            output.event(&Tagged { event: "io", row: &row })?;
-            output.line(format_args!(
-                "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>7.2}{:>15.3}{:>10}{:>7.2}{:>8}{:>17}",
-                row.io,
-                row.mpps,
-                row.cycles_per_packet,
-                row.forwarder_mpps,
-                100.0 * row.ratio_to_forwarder,
-                row.forwarder_cycles_per_packet,
-                row.forwarder_busy,
-                row.syscalls_per_packet,
-                row.copies_per_byte,
-                row.busy,
-                row.retransmitted,
-                row.testpmd_mpps.map_or_else(|| "-".into(), |mpps| format!("{mpps:.3}")),
-            ))?;
-            if let Some(why) = &row.testpmd_absent {
-                output.line(format_args!("no dpdk-testpmd for {}: {why}", row.io))?;
             }
         }
         Ok(())
     }
+}
+
+/// Measures a back end and prints its line, or why it is skipped.
+fn measure(config: &IoConfig, backend: &Backend, output: &Output) -> Result<(), CliError> {
+    let bar = output.bar(u64::from(config.rounds), "{spinner} rounds {pos}/{len}");
+    let row = run(config, backend, |round| bar.set_position(u64::from(round)));
+    bar.finish_and_clear();
+    let row = match row {
+        Ok(row) => row,
+        Err(IoBenchError::Absent(why)) => {
+            return Ok(output.line(format_args!("skipped: {}: {why}", backend.name()))?);
+        }
+        Err(error) => return Err(CliError::IoBench(Box::new(error))),
+    };
+    output.event(&Tagged { event: "io", row: &row })?;
+    output.line(format_args!(
+        "{:<20}{:>8.3}{:>14.0}{:>17.3}{:>11.1}%{:>8.0}{:>7.2}{:>15.3}{:>10}{:>7.2}{:>8}{:>17}",
+        format!("{}{}", row.io, if row.authenticated { ", tags" } else { "" }),
+        row.mpps,
+        row.cycles_per_packet,
+        row.forwarder_mpps,
+        100.0 * row.ratio_to_forwarder,
+        row.forwarder_cycles_per_packet,
+        row.forwarder_busy,
+        row.syscalls_per_packet,
+        row.copies_per_byte,
+        row.busy,
+        row.retransmitted,
+        row.testpmd_mpps.map_or_else(|| "-".into(), |mpps| format!("{mpps:.3}")),
+    ))?;
+    if let Some(why) = &row.testpmd_absent {
+        output.line(format_args!("no dpdk-testpmd for {}: {why}", row.io))?;
+    }
+    Ok(())
 }
