@@ -91,6 +91,16 @@ def test_operations_of_a_sharded_model_are_told_apart_by_their_order():
     assert {Order(1).gather(), Order(1).scatter()} == {0}
 
 
+def test_a_confidential_group_trains_and_leaves_nothing_to_gloo(tmp_path):
+    key = tmp_path / "job.key"
+    key.write_text("07" * 32)
+    key.chmod(0o600)
+    outcomes = run_ranks("confidential", 2, {"NETFOLD_CONFIDENTIAL": str(key)})
+    for outcome in outcomes:
+        assert outcome["sum"] == outcomes[0]["sum"] and outcome["gloo"] == {}, outcome.values
+        assert "cannot do scatter" in outcome["refused"]
+
+
 def test_zero_redundancy_optimizer():
     outcomes = run_ranks("zero", 2)
     assert outcomes[0]["sum"] == outcomes[1]["sum"]

@@ -270,6 +270,17 @@ def tolerance():
     report(sum=learn(state), chunks=state.chunks, partial=state.partial, left_out=state.left_out)
 
 
+def confidential():
+    """DDP over a confidential group, to which everything goes through Netfold; what gloo would send in clear is refused."""
+    start()
+    result = train(DistributedDataParallel(network()), 3)
+    report(sum=result.double().sum().item(), gloo=netfold.torch.counts()["gloo"])
+    try:
+        dist.scatter(torch.zeros(1), [torch.zeros(1) for _ in range(WORLD)] if RANK == 0 else None)
+    except netfold.ArgumentError as error:
+        report(refused=str(error))
+
+
 def zero():
     """ZeroRedundancyOptimizer: sharded optimizer states, broadcast of parameters."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

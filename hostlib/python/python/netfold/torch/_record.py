@@ -12,6 +12,9 @@ import torch
 
 from ._work import NetfoldWork
 
+#: Operations that are over and kept all the same, at most, because nothing has waited for them yet.
+_KEPT_MAX = 64
+
 #: Where operations are done: with packets of this rank through a switch; among the hosts; by gloo.
 PLACES = ("switch", "hosts", "gloo")
 
@@ -53,10 +56,12 @@ class Record:
         self._lock = threading.Lock()
         self._started = 0
         self._pending: Deque[Operation] = collections.deque()
+        # torch 1.13 keeps the part of a work that is written in C++ alone, and waits for ever if the part in Python is gone.
+        self._kept: Deque[NetfoldWork] = collections.deque(maxlen=_KEPT_MAX)
         self._counts: Dict[str, Dict[str, int]] = {place: {} for place in PLACES}
 
     def start(self, collective: str, tensors: Sequence[torch.Tensor], work: Any) -> None:
-        """Notes an operation. Work of the library is kept until it is over: torch may wait for its future alone."""
+        """Notes an operation. Work of the library is kept until it is over and something has waited for it, or its future has."""
         with self._lock:
             self._started += 1
             reference = (lambda: work) if isinstance(work, NetfoldWork) else _reference(work)
@@ -82,13 +87,19 @@ class Record:
         with self._lock:
             self._sweep()
             self._pending.clear()
+            self._kept.clear()
 
     def _sweep(self) -> None:
+        while self._kept and self._kept[0].concluded:
+            self._kept.popleft()
         while self._pending and self._pending[0].is_over():
             operation = self._pending.popleft()
             place = operation.place()
             if place:
                 self._count(place, operation.collective)
+            work = operation.work()
+            if isinstance(work, NetfoldWork) and not work.concluded:
+                self._kept.append(work)
 
     def _count(self, place: str, collective: str) -> None:
         counts = self._counts[place]

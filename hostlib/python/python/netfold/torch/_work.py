@@ -32,17 +32,21 @@ class NetfoldWork(_Work):
         self._tensors = tensors
         self._finish = finish
         self._finishing = threading.Lock()
+        #: Whether its end was seen: by a wait, or by a future.
+        self.concluded = False
         self._future: Optional[Any] = None
 
     def _conclude(self) -> None:
         """Raises what the operation failed with; what is left to do after it is done once."""
         error = self._native.exception()
         if error is not None:
+            self.concluded = True
             raise error
         with self._finishing:
             finish, self._finish = self._finish, None
             if finish is not None:
                 finish()
+        self.concluded = True
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """Blocks until the operation is over, and raises what it failed with."""
