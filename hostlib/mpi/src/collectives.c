@@ -1,8 +1,5 @@
-/* The reductions, and the choice between Netfold and MPI. */
+/* The collectives that block, and the reductions that Netfold has. */
 #include "shim.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* Netfold's element type of a datatype; 0 when it has none. */
 static int32_t dtype_of(MPI_Datatype type, size_t *bytes)
@@ -68,107 +65,94 @@ bool shim_translate(int count, int parts, MPI_Datatype type, MPI_Op op, struct s
     call->dtype = dtype_of(type, &call->element);
     call->op = op_of(op, call->dtype == NETFOLD_DTYPE_F32 || call->dtype == NETFOLD_DTYPE_F64);
     call->count = (size_t)count;
-    return call->dtype != 0 && call->op >= 0 &&
-           call->count * (size_t)parts * call->element >= shim_settings.min_bytes;
+    call->bytes = call->count * (size_t)parts * call->element;
+    return call->dtype != 0 && call->op >= 0 && call->bytes >= shim_settings.min_bytes;
 }
 
-/* The communicator's record if Netfold does its reductions; connects it if it was not tried before. */
-static struct shim_group *ready(MPI_Comm comm)
+/* Whether Netfold does a planned call; connects a communicator that was not tried before. */
+static bool ready(struct shim_group *group, const struct shim_call *call, MPI_Comm comm)
 {
-    struct shim_group *group = shim_group(comm);
     if (group != NULL && group->standing == SHIM_NEW)
         shim_connect(group, comm);
-    return group != NULL && group->standing == SHIM_ON ? group : NULL;
+    else if (group == NULL)
+        shim_connect_wanted(comm);
+    bool on = group != NULL && group->standing == SHIM_ON;
+    shim_count(on, call->bytes);
+    return on;
 }
 
-/* Waits for a reduction, while MPI makes progress. */
-static netfold_result run(struct shim_group *group, const struct shim_call *call, const void *send, void *recv)
+/* Does a planned call, while MPI makes progress. */
+static int run(struct shim_group *group, struct shim_call *call, MPI_Comm comm)
 {
     netfold_work *work;
-    netfold_result result = netfold_comm_start(group->netfold, call->collective, send, recv, call->count, call->dtype,
-                                               call->op, 0, &work);
-    if (result != NETFOLD_RESULT_OK)
-        return result;
+    netfold_result result;
+    int error = shim_start(group, call, comm, &work);
+    if (error != MPI_SUCCESS)
+        return error;
     while ((result = netfold_work_wait(work, 1)) == NETFOLD_RESULT_AGAIN)
         shim_progress();
     netfold_work_free(work);
-    return result;
+    shim_settle(call, result == NETFOLD_RESULT_OK);
+    return result == NETFOLD_RESULT_OK ? MPI_SUCCESS : shim_fail(comm);
 }
 
 int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-    struct shim_call call = {.collective = NETFOLD_COLLECTIVE_ALL_REDUCE};
-    struct shim_group *group = NULL;
-    if (shim_translate(count, 1, type, op, &call))
-        group = ready(comm);
-    else
-        shim_connect_wanted(comm);
-    shim_count(group != NULL, call.count * call.element);
-    if (group == NULL)
+    struct shim_call call;
+    struct shim_group *group = shim_plan_allreduce(&call, send, recv, count, type, op, comm);
+    if (!ready(group, &call, comm))
         return PMPI_Allreduce(send, recv, count, type, op, comm);
-    if (run(group, &call, send == MPI_IN_PLACE ? recv : send, recv) != NETFOLD_RESULT_OK)
-        return shim_fail(comm);
-    return MPI_SUCCESS;
+    return run(group, &call, comm);
 }
 
-/* Part r of the reduction goes to rank r. */
-static int reduce_scatter(struct shim_group *group, struct shim_call *call, const void *send, void *recv, MPI_Comm comm)
+int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
 {
-    size_t bytes = call->count * call->element;
-    void *part = recv;
-    call->collective = NETFOLD_COLLECTIVE_REDUCE_SCATTER;
-    if (send == MPI_IN_PLACE) {
-        /* The input is all of recv, whose first part alone may change. */
-        part = malloc(bytes);
-        if (part == NULL) {
-            netfold_comm_abort(group->netfold); /* or the others would wait */
-            PMPI_Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
-            return MPI_ERR_NO_MEM;
-        }
-        send = recv;
-    }
-    netfold_result result = run(group, call, send, part);
-    if (part != recv) {
-        if (result == NETFOLD_RESULT_OK)
-            memcpy(recv, part, bytes);
-        free(part);
-    }
-    return result == NETFOLD_RESULT_OK ? MPI_SUCCESS : shim_fail(comm);
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce(&call, send, recv, count, type, op, root, comm);
+    if (!ready(group, &call, comm))
+        return PMPI_Reduce(send, recv, count, type, op, root, comm);
+    return run(group, &call, comm);
 }
 
 int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-    struct shim_call call = {0};
-    struct shim_group *group = NULL;
-    int size = 0;
-    if (shim_settings.on && comm != MPI_COMM_NULL && PMPI_Comm_size(comm, &size) == MPI_SUCCESS &&
-        shim_translate(count, size, type, op, &call))
-        group = ready(comm);
-    shim_count(group != NULL, call.count * call.element * (size_t)size);
-    if (group == NULL)
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce_scatter_block(&call, send, recv, count, type, op, comm);
+    if (!ready(group, &call, comm))
         return PMPI_Reduce_scatter_block(send, recv, count, type, op, comm);
-    return reduce_scatter(group, &call, send, recv, comm);
+    return run(group, &call, comm);
 }
 
 int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
-    struct shim_call call = {0};
-    struct shim_group *group = NULL;
-    int size = 0;
-    if (shim_settings.on && counts != NULL && comm != MPI_COMM_NULL && PMPI_Comm_size(comm, &size) == MPI_SUCCESS &&
-        shim_translate(counts[0], size, type, op, &call)) {
-        bool equal = true;
-        for (int i = 1; i < size; i++)
-            equal = equal && counts[i] == counts[0];
-        group = equal ? ready(comm) : NULL;
-    }
-    shim_count(group != NULL, call.count * call.element * (size_t)size);
-    if (group == NULL)
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce_scatter(&call, send, recv, counts, type, op, comm);
+    if (!ready(group, &call, comm))
         return PMPI_Reduce_scatter(send, recv, counts, type, op, comm);
-    return reduce_scatter(group, &call, send, recv, comm);
+    return run(group, &call, comm);
 }
 
-/* Not a reduction, but a call in which connecting may block. */
+int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    struct shim_call call;
+    struct shim_group *group = shim_plan_bcast(&call, buffer, count, type, root, comm);
+    if (!ready(group, &call, comm))
+        return PMPI_Bcast(buffer, count, type, root, comm);
+    return run(group, &call, comm);
+}
+
+int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int recv_count,
+                  MPI_Datatype recv_type, MPI_Comm comm)
+{
+    struct shim_call call;
+    struct shim_group *group =
+        shim_plan_allgather(&call, send, send_count, send_type, recv, recv_count, recv_type, comm);
+    if (!ready(group, &call, comm))
+        return PMPI_Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm);
+    return run(group, &call, comm);
+}
+
+/* Moves no data, but is a call in which connecting may block. */
 int MPI_Barrier(MPI_Comm comm)
 {
     shim_connect_wanted(comm);

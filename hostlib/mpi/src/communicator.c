@@ -98,16 +98,18 @@ static bool within_world(MPI_Comm comm, int size)
 struct shim_group *shim_group(MPI_Comm comm)
 {
     struct shim_group *group;
-    int found, inter, size;
+    int found, inter, size, rank;
     if (comm == MPI_COMM_NULL || PMPI_Comm_get_attr(comm, key, &group, &found) != MPI_SUCCESS)
         return NULL;
     if (found)
         return group;
-    if (PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS || inter || PMPI_Comm_size(comm, &size) != MPI_SUCCESS)
+    if (PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS || inter ||
+        PMPI_Comm_size(comm, &size) != MPI_SUCCESS || PMPI_Comm_rank(comm, &rank) != MPI_SUCCESS)
         return NULL;
     group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
+    group->rank = rank;
     group->size = size;
     if (size == 1 || size > RANKS_MAX || !within_world(comm, size))
         group->standing = SHIM_OFF;
@@ -241,10 +243,10 @@ static void explain(const struct meeting *meeting, bool on, const char *why)
     if (meeting->rank != 0)
         return;
     if (!on && (!atomic_exchange(&explained, true) || shim_settings.verbose))
-        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks are left to MPI: %s\n", meeting->size,
+        fprintf(stderr, "netfold: the collectives of a communicator of %d ranks are left to MPI: %s\n", meeting->size,
                 why);
     if (on && shim_settings.verbose)
-        fprintf(stderr, "netfold: the reductions of a communicator of %d ranks use %s\n", meeting->size, why);
+        fprintf(stderr, "netfold: the collectives of a communicator of %d ranks use %s\n", meeting->size, why);
 }
 
 /* Ends when no rank connects any more; the same outcome on all of them. */

@@ -126,7 +126,7 @@ int MPI_Finalize(void)
         shim_requests_end();
         shim_communicators_end();
         if (shim_settings.verbose > 1 || (shim_settings.verbose == 1 && rank == 0))
-            fprintf(stderr, "netfold: rank %d: %llu reductions of %llu bytes taken, %llu left to MPI\n", rank,
+            fprintf(stderr, "netfold: rank %d: %llu collectives of %llu bytes taken, %llu left to MPI\n", rank,
                     atomic_load(&calls_taken), atomic_load(&bytes_taken), atomic_load(&calls_left));
         shim_settings.on = false;
         PMPI_Comm_free(&self);

@@ -1,4 +1,4 @@
-/* MPI_Iallreduce, by generalized requests: MPI's own functions wait for and test them, alone and among others.
+/* The collectives that do not block, by generalized requests: MPI's own functions wait for and test them, alone and among others.
  *
  * They are completed from Open MPI's progress loop, on whatever thread of the program makes MPI progress, so that no thread of ours
  * ever calls MPI. Where that loop has no hook, MPI does all of it. */
@@ -13,6 +13,7 @@
 struct flight {
     struct flight *next;
     struct shim_group *group;
+    struct shim_call call;
     netfold_work *work;
     MPI_Request request;
     int error;
@@ -77,6 +78,7 @@ static int poll_flights(void)
         struct shim_group *group = flight->group;
         done = flight->next;
         netfold_work_free(flight->work);
+        shim_settle(&flight->call, flight->error == MPI_SUCCESS);
         PMPI_Grequest_complete(flight->request); /* which may free the flight */
         land(group);
     }
@@ -128,9 +130,8 @@ static int cancel(void *state, int complete)
     return MPI_SUCCESS;
 }
 
-/* Starts a reduction and makes the request for it. */
-static int fly(struct shim_group *group, const struct shim_call *call, const void *send, void *recv, MPI_Comm comm,
-               MPI_Request *request)
+/* Starts a planned call and makes the request for it. */
+static int fly(struct shim_group *group, const struct shim_call *call, MPI_Comm comm, MPI_Request *request)
 {
     struct flight *flight = calloc(1, sizeof *flight);
     int error = flight == NULL ? MPI_ERR_NO_MEM
@@ -141,12 +142,13 @@ static int fly(struct shim_group *group, const struct shim_call *call, const voi
         PMPI_Comm_call_errhandler(comm, error);
         return error;
     }
-    if (netfold_comm_start(group->netfold, call->collective, send, recv, call->count, call->dtype, call->op, 0,
-                           &flight->work) != NETFOLD_RESULT_OK) {
+    flight->call = *call;
+    error = shim_start(group, &flight->call, comm, &flight->work);
+    if (error != MPI_SUCCESS) {
         MPI_Request unused = flight->request;
         PMPI_Grequest_complete(unused);
         PMPI_Request_free(&unused);
-        return shim_fail(comm);
+        return error;
     }
     flight->group = group;
     *request = flight->request;
@@ -159,20 +161,73 @@ static int fly(struct shim_group *group, const struct shim_call *call, const voi
     return MPI_SUCCESS;
 }
 
+/* Whether Netfold does a planned call now: it must not block, and connecting does. */
+static bool ready(struct shim_group *group, const struct shim_call *call, const MPI_Request *request)
+{
+    bool able = group != NULL && request != NULL && progress_register != NULL;
+    if (able && group->standing == SHIM_NEW)
+        shim_want(group);
+    able = able && group->standing == SHIM_ON;
+    shim_count(able, call->bytes);
+    return able;
+}
+
 int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                    MPI_Request *request)
 {
-    struct shim_call call = {.collective = NETFOLD_COLLECTIVE_ALL_REDUCE};
-    struct shim_group *group = NULL;
-    if (request != NULL && progress_register != NULL && shim_translate(count, 1, type, op, &call))
-        group = shim_group(comm);
-    /* This call must not block, and connecting does. */
-    if (group != NULL && group->standing == SHIM_NEW)
-        shim_want(group);
-    if (group != NULL && group->standing != SHIM_ON)
-        group = NULL;
-    shim_count(group != NULL, call.count * call.element);
-    if (group == NULL)
+    struct shim_call call;
+    struct shim_group *group = shim_plan_allreduce(&call, send, recv, count, type, op, comm);
+    if (!ready(group, &call, request))
         return PMPI_Iallreduce(send, recv, count, type, op, comm, request);
-    return fly(group, &call, send == MPI_IN_PLACE ? recv : send, recv, comm, request);
+    return fly(group, &call, comm, request);
+}
+
+int MPI_Ireduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+                MPI_Request *request)
+{
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce(&call, send, recv, count, type, op, root, comm);
+    if (!ready(group, &call, request))
+        return PMPI_Ireduce(send, recv, count, type, op, root, comm, request);
+    return fly(group, &call, comm, request);
+}
+
+int MPI_Ireduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                              MPI_Request *request)
+{
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce_scatter_block(&call, send, recv, count, type, op, comm);
+    if (!ready(group, &call, request))
+        return PMPI_Ireduce_scatter_block(send, recv, count, type, op, comm, request);
+    return fly(group, &call, comm, request);
+}
+
+int MPI_Ireduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                        MPI_Request *request)
+{
+    struct shim_call call;
+    struct shim_group *group = shim_plan_reduce_scatter(&call, send, recv, counts, type, op, comm);
+    if (!ready(group, &call, request))
+        return PMPI_Ireduce_scatter(send, recv, counts, type, op, comm, request);
+    return fly(group, &call, comm, request);
+}
+
+int MPI_Ibcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request)
+{
+    struct shim_call call;
+    struct shim_group *group = shim_plan_bcast(&call, buffer, count, type, root, comm);
+    if (!ready(group, &call, request))
+        return PMPI_Ibcast(buffer, count, type, root, comm, request);
+    return fly(group, &call, comm, request);
+}
+
+int MPI_Iallgather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int recv_count,
+                   MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *request)
+{
+    struct shim_call call;
+    struct shim_group *group =
+        shim_plan_allgather(&call, send, send_count, send_type, recv, recv_count, recv_type, comm);
+    if (!ready(group, &call, request))
+        return PMPI_Iallgather(send, send_count, send_type, recv, recv_count, recv_type, comm, request);
+    return fly(group, &call, comm, request);
 }

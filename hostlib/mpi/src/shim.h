@@ -40,19 +40,33 @@ struct shim_group {
     struct shim_group *next; /* of all that are on */
     netfold_comm *netfold;
     enum shim_standing standing;
-    bool wanted; /* MPI_Iallreduce had to leave a call to MPI, because connecting blocks */
-    int size;
+    bool wanted; /* a call that must not block was left to MPI, because connecting blocks */
+    int rank, size;
     unsigned in_flight; /* under the lock of requests.c */
     bool closing;       /* the same; freed when nothing is in flight */
 };
 
-/* A reduction in Netfold's terms. */
+/* Memory of the shim in place of the program's, whose elements are not one behind the other or must stay as they are. */
+struct shim_staging {
+    void *memory; /* NULL until staged */
+    size_t bytes; /* 0: not needed */
+    void *of;     /* the program's: `count` of `type` */
+    int count;
+    MPI_Datatype type;
+};
+
+/* A collective in Netfold's terms. */
 struct shim_call {
     int32_t collective;
     int32_t dtype;
     int32_t op;
+    uint16_t root;
     size_t count;
     size_t element; /* bytes of one */
+    size_t bytes;   /* of the tensor: all parts of it */
+    const void *send;
+    void *recv;
+    struct shim_staging in, out;
 };
 
 /* init.c */
@@ -71,7 +85,7 @@ void shim_communicators_end(void);
 struct shim_group *shim_group(MPI_Comm comm);
 /* Collective: connects a communicator that is new. */
 void shim_connect(struct shim_group *group, MPI_Comm comm);
-/* Collective: connects it if MPI_Iallreduce requested that. */
+/* Collective: connects it if a call that must not block requested that. */
 void shim_connect_wanted(MPI_Comm comm);
 void shim_want(struct shim_group *group);
 void shim_unwant(struct shim_group *group);
@@ -79,8 +93,27 @@ void shim_unwant(struct shim_group *group);
 void shim_group_free(struct shim_group *group);
 
 /* collectives.c */
-/* The reduction by Netfold for such a call on `parts` times `count` elements; false when MPI does it. */
+/* Fills in element type, operation and count of a reduction of `parts` times `count` elements; false when MPI does it. */
 bool shim_translate(int count, int parts, MPI_Datatype type, MPI_Op op, struct shim_call *call);
+
+/* plan.c: each fills in a call, and returns the communicator's record, or NULL when MPI does the call whatever is connected. */
+struct shim_group *shim_plan_allreduce(struct shim_call *call, const void *send, void *recv, int count,
+                                       MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+struct shim_group *shim_plan_reduce(struct shim_call *call, const void *send, void *recv, int count, MPI_Datatype type,
+                                    MPI_Op op, int root, MPI_Comm comm);
+struct shim_group *shim_plan_reduce_scatter_block(struct shim_call *call, const void *send, void *recv, int count,
+                                                  MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+struct shim_group *shim_plan_reduce_scatter(struct shim_call *call, const void *send, void *recv, const int counts[],
+                                            MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+struct shim_group *shim_plan_bcast(struct shim_call *call, void *buffer, int count, MPI_Datatype type, int root,
+                                   MPI_Comm comm);
+struct shim_group *shim_plan_allgather(struct shim_call *call, const void *send, int send_count, MPI_Datatype send_type,
+                                       void *recv, int recv_count, MPI_Datatype recv_type, MPI_Comm comm);
+/* Starts a planned call; after an error of MPI's the job is aborted, or the other ranks would wait. Returns an MPI error code that has
+ * been through the error handler. */
+int shim_start(struct shim_group *group, struct shim_call *call, MPI_Comm comm, netfold_work **work);
+/* Stores a result that came into memory of the shim, if the call was `good`, and frees that memory. */
+void shim_settle(struct shim_call *call, bool good);
 
 /* requests.c */
 bool shim_requests_start(void);

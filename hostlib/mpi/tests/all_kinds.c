@@ -161,6 +161,124 @@ static void scatters(void)
     free(send), free(recv), free(counts);
 }
 
+/* The value of a part of a rank in what is gathered. */
+static int part(int of, int index)
+{
+    return 1000 * of + index;
+}
+
+/* Pairs of ints with a gap behind each, and in memory in the other order. */
+static MPI_Datatype pairs(void)
+{
+    int displacements[2] = {1, 0};
+    MPI_Datatype swapped, spaced;
+    MPI_Type_create_indexed_block(2, 1, displacements, MPI_INT, &swapped);
+    MPI_Type_create_resized(swapped, 0, 3 * sizeof(int), &spaced);
+    MPI_Type_commit(&spaced);
+    MPI_Type_free(&swapped);
+    return spaced;
+}
+
+/* Where element `index` is in memory of that type. */
+static int place(int index)
+{
+    return index / 2 * 3 + 1 - index % 2;
+}
+
+/* One call of each kind to every root: with types that differ between the ranks, in place and not. */
+static void moves(MPI_Comm comm)
+{
+    enum { PAIRS = COUNT / 2, INTS = 2 * PAIRS };
+    int ranks, me;
+    MPI_Comm_size(comm, &ranks), MPI_Comm_rank(comm, &me);
+    static int plain[COUNT], spaced[2 * COUNT], result[COUNT];
+    int *all = malloc((size_t)ranks * 3 * PAIRS * sizeof *all);
+    MPI_Datatype pair = pairs();
+    for (int root = 0; root < ranks; root++) {
+        for (int kind = 0; kind < 3; kind++) {
+            int derived = kind == 2 || (kind == 1 && me % 2 == 0);
+            memset(plain, -1, sizeof plain), memset(spaced, -1, sizeof spaced);
+            for (int i = 0; me == root && i < INTS; i++)
+                plain[i] = spaced[place(i)] = part(root, i);
+            CHECK(MPI_Bcast(derived ? spaced : plain, derived ? PAIRS : INTS, derived ? pair : MPI_INT, root, comm) ==
+                  MPI_SUCCESS);
+            for (int i = 0; i < INTS; i++)
+                CHECK((derived ? spaced[place(i)] : plain[i]) == part(root, i));
+            CHECK(spaced[2] == -1);
+        }
+        for (int i = 0; i < COUNT; i++)
+            plain[i] = value(me, i), result[i] = -7;
+        CHECK(MPI_Reduce(plain, me == root ? result : NULL, COUNT, MPI_INT, MPI_SUM, root, comm) == MPI_SUCCESS);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(plain[i] == value(me, i) && result[i] == (me == root ? folded(MPI_SUM, i, ranks) : -7));
+        CHECK(MPI_Reduce(me == root ? MPI_IN_PLACE : plain, plain, COUNT, MPI_INT, MPI_MAX, root, comm) == MPI_SUCCESS);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(plain[i] == (me == root ? folded(MPI_MAX, i, ranks) : value(me, i)));
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        int gaps = kind == 2 || (kind == 3 && me % 2), in_place = kind == 1;
+        int width = gaps ? 3 * PAIRS : INTS;
+        memset(all, -1, (size_t)ranks * 3 * PAIRS * sizeof *all);
+        for (int i = 0; i < INTS; i++)
+            plain[i] = all[in_place ? me * INTS + i : 0] = part(me, i);
+        CHECK(MPI_Allgather(in_place ? MPI_IN_PLACE : plain, INTS, MPI_INT, all, gaps ? PAIRS : INTS,
+                            gaps ? pair : MPI_INT, comm) == MPI_SUCCESS);
+        for (int of = 0; of < ranks; of++)
+            for (int i = 0; i < INTS; i++)
+                CHECK(all[of * width + (gaps ? place(i) : i)] == part(of, i));
+    }
+    MPI_Type_free(&pair);
+    free(all);
+}
+
+/* One request of each kind at the same time, of types that are freed at once. */
+static void requests_of_each_kind(MPI_Comm comm)
+{
+    enum { KINDS = 8, PAIRS = COUNT / 2, INTS = 2 * PAIRS };
+    int ranks, me;
+    MPI_Comm_size(comm, &ranks), MPI_Comm_rank(comm, &me);
+    size_t whole = (size_t)ranks * COUNT;
+    int *in[KINDS], *out[KINDS], counts[64];
+    CHECK(ranks <= 64);
+    for (int kind = 0; kind < KINDS; kind++) {
+        in[kind] = malloc(whole * 2 * sizeof(int)), out[kind] = malloc(whole * 2 * sizeof(int));
+        for (size_t i = 0; i < 2 * whole; i++)
+            in[kind][i] = value(me, (int)i), out[kind][i] = -1;
+    }
+    for (int i = 0; i < ranks; i++)
+        counts[i] = COUNT;
+    for (int round = 0; round < 3; round++) {
+        int root = round % ranks;
+        MPI_Request requests[KINDS];
+        MPI_Datatype pair = pairs();
+        for (int i = 0; i < INTS; i++)
+            out[0][i] = me == root ? part(root, i) : -1, out[1][place(i)] = me == root ? part(root, i + round) : -1;
+        memcpy(out[4], in[4], whole * sizeof(int));
+        MPI_Ibcast(out[0], INTS, MPI_INT, root, comm, &requests[0]);
+        MPI_Ibcast(out[1], PAIRS, pair, root, comm, &requests[1]);
+        MPI_Ireduce(in[2], me == root ? out[2] : NULL, COUNT, MPI_INT, MPI_SUM, root, comm, &requests[2]);
+        MPI_Ireduce_scatter_block(in[3], out[3], COUNT, MPI_INT, MPI_SUM, comm, &requests[3]);
+        MPI_Ireduce_scatter_block(MPI_IN_PLACE, out[4], COUNT, MPI_INT, MPI_SUM, comm, &requests[4]);
+        MPI_Ireduce_scatter(in[5], out[5], counts, MPI_INT, MPI_MAX, comm, &requests[5]);
+        MPI_Iallgather(in[6], INTS, MPI_INT, out[6], PAIRS, pair, comm, &requests[6]);
+        MPI_Iallreduce(in[7], out[7], COUNT, MPI_INT, MPI_SUM, comm, &requests[7]);
+        MPI_Type_free(&pair);
+        CHECK(MPI_Waitall(KINDS, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+        for (int i = 0; i < INTS; i++) {
+            CHECK(out[0][i] == part(root, i) && out[1][place(i)] == part(root, i + round));
+            CHECK(me != root || out[2][i] == folded(MPI_SUM, i, ranks));
+            CHECK(out[3][i] == folded(MPI_SUM, me * COUNT + i, ranks) && out[4][i] == out[3][i]);
+            CHECK(out[5][i] == folded(MPI_MAX, me * COUNT + i, ranks) && out[7][i] == folded(MPI_SUM, i, ranks));
+        }
+        for (int of = 0; of < ranks; of++)
+            for (int i = 0; i < INTS; i++)
+                CHECK(out[6][of * 3 * PAIRS + place(i)] == value(of, i));
+        MPI_Barrier(comm);
+    }
+    for (int kind = 0; kind < KINDS; kind++)
+        free(in[kind]), free(out[kind]);
+}
+
 static int copies;
 
 static int copy(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
@@ -189,7 +307,7 @@ static void communicators(void)
     CHECK(copies == 0);
     MPI_Comm_dup(half, &dup);
     CHECK(copies == 1);
-    ints(dup), floats(half);
+    ints(dup), floats(half), moves(dup), requests_of_each_kind(dup);
     MPI_Comm_free(&dup);
     floats(half);
     int mine = rank % 2, theirs = 1 - mine, sum[COUNT], send[COUNT];
@@ -377,6 +495,8 @@ int main(int argc, char **argv)
         types(MPI_COMM_WORLD);
         unsupported();
         scatters();
+        moves(MPI_COMM_WORLD);
+        requests_of_each_kind(MPI_COMM_WORLD);
         nonblocking(MPI_COMM_WORLD);
         progress();
         communicators();
