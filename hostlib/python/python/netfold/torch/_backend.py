@@ -124,7 +124,7 @@ class NetfoldGroup(Base):
         return self._size
 
     def setGroupName(self, name: str) -> None:
-        self._group_name = group_id or ""
+        self._group_name = name
 
     def getGroupName(self) -> str:
         return self._group_name
