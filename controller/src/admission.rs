@@ -369,7 +369,7 @@ impl Coordinator {
         }
         match (request, session.stage) {
             (
-                SessionRequest::Join(_) | SessionRequest::Resume(_),
+                SessionRequest::Join(_) | SessionRequest::Resume(_) | SessionRequest::Quota(_),
                 Stage::Forming { .. } | Stage::Active { .. },
             ) => self.refuse(
                 id,
@@ -378,6 +378,7 @@ impl Coordinator {
                 ),
             ),
             (SessionRequest::Join(join), Stage::Greeting) => self.join(now, id, join),
+            (SessionRequest::Quota(query), Stage::Greeting) => self.answer_quota(now, id, &query),
             (SessionRequest::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
             (SessionRequest::Path { token }, stage) => self.validate_path(id, stage, token),
             (SessionRequest::Band {}, Stage::Active { job, .. }) => self.send_band(id, job),

@@ -26,11 +26,28 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(crate) u64);
 
-/// A tree of a job: what is formed, placed and ended by itself.
+/// A tree of a job or of one of its groups: what is formed, placed and ended by itself. The trees of a job come before those of its groups.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TreeName {
     pub(crate) name: JobName,
+    /// The group; empty for the job itself.
+    pub(crate) group: String,
     pub(crate) tree: u8,
+}
+
+impl TreeName {
+    /// Whose tree it is, as the subject of a sentence.
+    pub(crate) fn subject(&self) -> String {
+        subject(&self.name, &self.group)
+    }
+}
+
+/// A job, or a group of it, as the subject of a sentence.
+pub fn subject(name: &JobName, group: &str) -> String {
+    match group {
+        "" => format!("job '{name}'"),
+        group => format!("group '{group}' of job '{name}'"),
+    }
 }
 
 /// To whom a job that forms is attributed: places to form in are shared among owners.
@@ -170,6 +187,7 @@ impl ActiveTree {
         let job = self.placement.job();
         PlaceRecord {
             name: self.name.name.clone(),
+            group: self.name.group.clone(),
             tree: self.name.tree,
             spec: self.spec,
             number: job.job,
@@ -193,10 +211,12 @@ impl ActiveTree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobEvent {
-    /// A job has begun.
+    /// A job or a group of it has begun.
     Started {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Which of its trees.
         tree: u8,
         /// What its workers agreed on.
@@ -217,22 +237,28 @@ pub enum JobEvent {
     Left {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Rank of the member.
         rank: u16,
     },
-    /// A job is over.
+    /// A job or a group of it is over.
     Ended {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Job number.
         job: u16,
         /// Why.
         reason: EndReason,
     },
-    /// A job ended before it began.
+    /// A job or a group of it ended before it began.
     NotStarted {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Machine-readable reason, as sent to the members.
         reason: Refusal,
         /// What is wrong and what to do, as sent to the members.
@@ -251,6 +277,8 @@ pub enum JobEvent {
     Away {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Rank of the member.
         rank: u16,
     },
@@ -258,6 +286,8 @@ pub enum JobEvent {
     Back {
         /// Job name.
         name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
         /// Rank of the member.
         rank: u16,
     },

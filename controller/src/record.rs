@@ -157,7 +157,10 @@ pub struct JobRecord {
 pub struct PlaceRecord {
     /// Whose.
     pub name: JobName,
-    /// Which of the job's trees.
+    /// The job's group that has it; empty for the job itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Which of the trees.
     pub tree: u8,
     /// What its workers agreed on.
     pub spec: JobSpec,

@@ -66,6 +66,25 @@ pub struct JobView {
     pub traffic: Option<TrafficView>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
+    /// Its groups that form or run, by name.
+    pub groups: Vec<GroupView>,
+}
+
+/// A group of a job: some of its workers, with trees and slots of their own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupView {
+    /// Its name within the job.
+    pub group: String,
+    /// What its workers must agree on.
+    pub spec: JobSpec,
+    /// `forming` or `running`.
+    pub state: JobState,
+    /// Epoch of its newest place, 0 if it has none yet.
+    pub epoch: u32,
+    /// Its traffic, once a worker with a place has reported any.
+    pub traffic: Option<TrafficView>,
+    /// The trees that form or run.
+    pub trees: Vec<TreeView>,
 }
 
 /// Traffic of a job, as its workers report it.
@@ -174,6 +193,8 @@ pub struct RangeView {
     pub slots: u32,
     /// Whose.
     pub job: JobName,
+    /// The job's group that holds it; empty for the job itself.
+    pub group: String,
     /// Which tree.
     pub tree: u8,
 }
@@ -227,11 +248,14 @@ pub struct ControllerEvent {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `member_left`, `member_away`, `member_back`,
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
+    /// `group_not_started`, `member_left`, `member_away`, `member_back`,
     /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.
     pub job: Option<JobName>,
+    /// The job's group, if it is about one; else empty.
+    pub group: String,
     /// The switch, if it is about one.
     pub switch: Option<String>,
     /// Epoch of the job's place, if it is about one.

@@ -14,7 +14,7 @@ use netfold_collectives::mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange
 use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 
 use crate::attach::Attacher;
-use crate::communicator::{Communicator, HostThread, Parts};
+use crate::communicator::{Communicator, HostThread, Parts, Place};
 use crate::confidential::{AgreedKey, Members, agree};
 use crate::config::JobConfig;
 use crate::error::Error;
@@ -276,6 +276,18 @@ impl Assembly {
         Ok(Path { hosts, shared, network, trees, lost: Vec::new(), unused_switch })
     }
 
+    /// Where the ranks are. Without shared memory every rank counts as a host.
+    fn place(&self) -> Place {
+        let hosts = self.mesh.hosts();
+        let shares = self.config.shared_memory && self.sharing_error.is_none();
+        let first = |rank: u16| {
+            let on_host = |other: &u16| hosts[usize::from(*other)] == hosts[usize::from(rank)];
+            self.all_ranks.iter().copied().find(on_host).filter(|_| shares).unwrap_or(rank)
+        };
+        let hosts = self.all_ranks.iter().map(|rank| first(*rank)).collect();
+        Place { ip: self.mesh.local_ip(), hosts }
+    }
+
     /// Starts the threads.
     fn build(
         self,
@@ -283,7 +295,7 @@ impl Assembly {
         path: PathCell,
         (shutdown, config): (ShutdownState, Arc<JobConfig>),
     ) -> Result<Communicator, Error> {
-        let ip = Some(self.mesh.local_ip());
+        let place = Some(self.place());
         let Self { mesh, key, all_ranks, local, leaders, shared, .. } = self;
         let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
         let key = key.map(|agreed| agreed.key("hosts"));
@@ -301,7 +313,14 @@ impl Assembly {
             let fabric: Box<dyn Fabric> =
                 if world == 1 { Box::new(SingleRank) } else { Box::new(InBinary32(mesh)) };
             let host = start_host(fabric, &shutdown)?;
-            return Ok(Communicator::new(Parts { context, network, host: Some(host), path, shutdown, ip }));
+            return Ok(Communicator::new(Parts {
+                context,
+                network,
+                host: Some(host),
+                path,
+                shutdown,
+                place,
+            }));
         }
         let Some(shared) = shared else {
             // A rank alone on its host, among hosts with several.
@@ -317,7 +336,7 @@ impl Assembly {
                 host: Some(host),
                 path,
                 shutdown,
-                ip,
+                place,
             }));
         };
         let aborter = shared.aborter();
@@ -331,7 +350,7 @@ impl Assembly {
             Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, mesh, (config, world))))
         };
         let host = start_host(fabric, &shutdown)?;
-        Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, ip }))
+        Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, place }))
     }
 }
 
@@ -353,13 +372,20 @@ fn leader_communicator(
     if !links.attachments.is_empty() {
         let network;
         (context.lane_bytes, network) = links.start_trees(config, (&path, &own))?;
-        return Ok(Communicator::new(Parts { context, network, host: None, path, shutdown: own, ip: None }));
+        return Ok(Communicator::new(Parts {
+            context,
+            network,
+            host: None,
+            path,
+            shutdown: own,
+            place: None,
+        }));
     }
     let mesh = links.mesh;
     let aborter = mesh.aborter();
     own.on_error(move |_| aborter.abort());
     let host = Some(start_host(Box::new(InBinary32(mesh)), &own)?);
-    Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, ip: None }))
+    Ok(Communicator::new(Parts { context, network: None, host, path, shutdown: own, place: None }))
 }
 
 impl LeaderLinks {

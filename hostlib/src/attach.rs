@@ -6,13 +6,10 @@ use std::time::Duration;
 use netfold_control::{Admission, Join};
 use netfold_io::PacketIo;
 
-use crate::config::JobConfig;
+use crate::config::{JobConfig, NAME_LEN_MAX};
 use crate::error::Error;
 use crate::join::{Attachment, Joiner, Middleware, wrap};
 use crate::session::Security;
-
-/// Longest job name in bytes, as the control port takes it.
-const JOB_NAME_LEN_MAX: usize = 64;
 
 /// How long a controller is asked for a first admission that it refuses for a transient reason.
 const ADMISSION_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,7 +97,7 @@ fn joiner(
     movable: bool,
 ) -> Result<Joiner, Error> {
     let job = config.job.clone().ok_or(Error::Missing("job"))?;
-    if job.is_empty() || job.len() > JOB_NAME_LEN_MAX {
+    if job.is_empty() || job.len() > NAME_LEN_MAX {
         return Err(Error::JobName { len: job.len() });
     }
     if config.switch.is_empty() {
@@ -109,6 +106,7 @@ fn joiner(
     let join = Join::new(job, (rank, world), config.mode, config.all_slots(), 0);
     let join = Join {
         credentials: config.credentials.clone(),
+        group: config.group.clone().unwrap_or_default(),
         classes: config.classes,
         address: config.bind.iter().cycle().nth(usize::from(tree)).copied(),
         tree,
@@ -117,7 +115,11 @@ fn joiner(
         authenticated: config.authenticated,
         ..join
     };
-    let security = config.controller_ca.as_ref().filter(|_| config.controlled);
-    let security = security.map(|file| Security::new(file, &config.controller));
-    Ok(Joiner { config: Arc::clone(config), security, join })
+    Ok(Joiner { config: Arc::clone(config), security: security(config), join })
+}
+
+/// Whom to trust at the control port, if the connection uses TLS.
+pub(crate) fn security(config: &JobConfig) -> Option<Security> {
+    let file = config.controller_ca.as_ref().filter(|_| config.controlled)?;
+    Some(Security::new(file, &config.controller))
 }

@@ -39,6 +39,7 @@ impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
             .field("job", &self.config.job)
+            .field("group", &self.config.group)
             .field("rank", &self.rank)
             .field("world_size", &self.world_size)
             .field("mode", &self.config.mode)
@@ -67,6 +68,16 @@ impl Builder {
     #[must_use]
     pub fn job(mut self, name: impl Into<String>) -> Self {
         self.config.job = Some(name.into());
+        self
+    }
+
+    /// Makes this a group of the [job](Self::job): some of its workers, who number themselves by [`rank`](Self::rank) and
+    /// [`world_size`](Self::world_size) within the group. `name` has 1 to 64 bytes without a slash, the same on all ranks of the group, and is
+    /// unique in the job. A controller lists a group under its job and ends it with its job; a tenant's quota counts a group's slots, but no job
+    /// and no workers of it as long as the job has as many. [`split`](crate::Communicator::split) names groups by itself.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.config.group = Some(name.into());
         self
     }
 
@@ -378,11 +389,12 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Confidential`], [`Error::Core`].
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::GroupName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Confidential`], [`Error::Core`].
     /// Other ranks: [`Error::Differs`], [`Error::GroupKeyDiffers`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
     pub fn connect(mut self) -> Result<Communicator, Error> {
+        self.config.check_group()?;
         self.config.check_rounding()?;
         if !self.config.classes.is_power_of_two() || self.config.classes > CLASSES_MAX {
             return Err(Error::Classes { classes: self.config.classes });
@@ -419,7 +431,7 @@ impl Builder {
         let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
         let context = OpContext { rank, world, lane_bytes, small: 0, config: attacher.config };
         let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown)?);
-        Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, ip: None }))
+        Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
     }
 
     fn attacher(self) -> Attacher {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use netfold_proto::{OpSpecError, Tolerance};
@@ -47,10 +48,12 @@ pub struct Communicator {
     host: Option<HostThread>,
     path: PathCell,
     shutdown: ShutdownState,
-    /// The address of this host through which the other ranks are reached, where they are linked.
-    ip: Option<IpAddr>,
+    /// Where the ranks are, where they are linked.
+    place: Option<Place>,
     /// The process that built it.
     owner: u32,
+    /// How many times it was split.
+    splits: AtomicU32,
 }
 
 impl fmt::Debug for Communicator {
@@ -73,8 +76,17 @@ pub(crate) struct Parts {
     pub(crate) host: Option<HostThread>,
     pub(crate) path: PathCell,
     pub(crate) shutdown: ShutdownState,
-    /// The address of this host through which the other ranks are reached, where they are linked.
-    pub(crate) ip: Option<IpAddr>,
+    /// Where the ranks are, where they are linked.
+    pub(crate) place: Option<Place>,
+}
+
+/// Where linked ranks are.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The address of this host through which the other ranks are reached.
+    pub(crate) ip: IpAddr,
+    /// The host of each rank, by the first rank that shares memory on it.
+    pub(crate) hosts: Vec<u16>,
 }
 
 /// The thread that runs calls on this host's fabric.
@@ -86,16 +98,22 @@ pub(crate) struct HostThread {
 
 impl Communicator {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { context, network, host, path, shutdown, ip } = parts;
-        Self { context, network, host, path, shutdown, ip, owner: std::process::id() }
+        let Parts { context, network, host, path, shutdown, place } = parts;
+        let (owner, splits) = (std::process::id(), AtomicU32::new(0));
+        Self { context, network, host, path, shutdown, place, owner, splits }
+    }
+
+    /// Counts one more split; how many there were before.
+    pub(crate) fn count_split(&self) -> u32 {
+        self.splits.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn config(&self) -> &JobConfig {
         &self.context.config
     }
 
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
-        self.ip
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
     }
 
     /// This worker's rank, from 0.

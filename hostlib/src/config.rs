@@ -19,6 +19,9 @@ use crate::quantize::Rounding;
 /// Slots that are asked for unless the builder says how many.
 pub(crate) const SLOTS_DEFAULT: u32 = 256;
 
+/// Longest name of a job or group in bytes, as the control port takes it.
+pub(crate) const NAME_LEN_MAX: usize = 64;
+
 /// Stall timeout where none is set.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -60,6 +63,8 @@ impl fmt::Debug for Opener {
 #[derive(Debug, Clone)]
 pub(crate) struct JobConfig {
     pub(crate) job: Option<String>,
+    /// The group of the job; `None` for the job itself.
+    pub(crate) group: Option<String>,
     pub(crate) mode: Mode,
     /// May differ between ranks.
     pub(crate) rounding: Rounding,
@@ -98,6 +103,7 @@ impl Default for JobConfig {
     fn default() -> Self {
         Self {
             job: None,
+            group: None,
             mode: Mode::Bfp32,
             rounding: Rounding::Nearest,
             tolerance: Tolerance::NONE,
@@ -127,9 +133,9 @@ impl Default for JobConfig {
 }
 
 impl JobConfig {
-    /// What a group that is split from this job inherits.
-    pub(crate) fn inherited(&self, job: String) -> Self {
-        Self { job: Some(job), resend_after: None, ..self.clone() }
+    /// What a group that is split from this job, or from a group of it, inherits.
+    pub(crate) fn inherited(&self, group: String) -> Self {
+        Self { group: Some(group), resend_after: None, ..self.clone() }
     }
 
     /// How long a reachable rank may make no progress.
@@ -145,8 +151,9 @@ impl JobConfig {
     /// What must be the same on all ranks, as text that ranks compare.
     pub(crate) fn describe(&self, has_switch: bool) -> String {
         let yes = |on: bool| if on { "yes" } else { "no" };
+        let group = self.group.as_ref().map(|group| format!("group '{group}', ")).unwrap_or_default();
         format!(
-            "version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}",
+            "{group}version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
@@ -158,6 +165,16 @@ impl JobConfig {
             yes(self.group_key.is_some()),
             yes(self.authenticated)
         )
+    }
+
+    /// Checks the group's name, if it is a group.
+    pub(crate) fn check_group(&self) -> Result<(), Error> {
+        match &self.group {
+            Some(name) if name.is_empty() || name.len() > NAME_LEN_MAX || name.contains('/') => {
+                Err(Error::GroupName { name: name.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn check_rounding(&self) -> Result<(), Error> {

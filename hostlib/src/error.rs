@@ -33,6 +33,12 @@ pub enum Error {
         /// Length given, in bytes.
         len: usize,
     },
+    /// Group name out of range.
+    #[error("the group name '{name}' has {} bytes; choose one of 1 to 64, without a slash", name.len())]
+    GroupName {
+        /// The name given.
+        name: String,
+    },
     /// World size, rank, slots or a timer out of range, or an admission that no worker can run by.
     #[error(transparent)]
     Config(#[from] WorkerConfigError),
@@ -137,6 +143,12 @@ pub enum Error {
         /// Machine-readable reason.
         reason: Refusal,
         /// The control port's message: what is wrong and what to do.
+        message: String,
+    },
+    /// The tenant's quota is too small for the groups of a split.
+    #[error("no groups were made: {message}")]
+    Quota {
+        /// The controller's message: what the tenant has, and the slots that are needed.
         message: String,
     },
     /// No answer to the request to join.
@@ -398,7 +410,7 @@ impl Error {
     /// A stable name for programs: snake case, never changed once released.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Missing(_) | Self::JobName { .. } | Self::Config(_) => "argument",
+            Self::Missing(_) | Self::JobName { .. } | Self::GroupName { .. } | Self::Config(_) => "argument",
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
             Self::Confidential { .. } | Self::GroupKey(_) | Self::Authentication => "argument",
             Self::GroupKeyDiffers { .. } => "group_key",
@@ -407,7 +419,7 @@ impl Error {
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
             Self::Connect { .. } | Self::SilentPort { .. } => "connect",
             Self::Tls { .. } | Self::WrongPort { .. } => "connect",
-            Self::Refused { .. } => "refused",
+            Self::Refused { .. } | Self::Quota { .. } => "refused",
             Self::JoinTimeout { .. } => "join_timeout",
             Self::Control { .. } => "control",
             Self::Io(_) | Self::Mtu { .. } | Self::Datagram { .. } => "io",
@@ -479,6 +491,7 @@ impl Error {
                 | Self::Null(_)
                 | Self::ElementType
                 | Self::Forked { .. }
+                | Self::Quota { .. }
                 | Self::Taken
         )
     }

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_control::{Admission, HEARTBEAT_MS, Join, SessionRequest};
+use netfold_control::{Admission, HEARTBEAT_MS, Join, QuotaQuery, Refusal, SessionEvent, SessionRequest};
 use netfold_proto::Instant;
 use netfold_proto::session::{
     JoinStep, Joining, MemberSession, Membership, SessionAction, SessionEnd, SessionFailure,
@@ -46,6 +46,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_millis(2500);
 
 /// Longest time for one line to be sent: a port that does not read for so long counts as lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest wait for the reply about a quota: a control port replies at once.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to the control port.
 #[derive(Debug)]
@@ -76,6 +79,27 @@ impl Session {
             membership: None,
             clock: Clock::system(),
         })
+    }
+
+    /// Asks a control port whether the tenant's quota has room for groups.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Quota`] where it has not. Whatever else goes wrong is left to the joins of the groups.
+    pub(crate) fn check_quota(
+        addresses: &[SocketAddr],
+        security: Option<&Security>,
+        query: QuotaQuery,
+    ) -> Result<(), Error> {
+        let Ok(mut session) = Self::connect(addresses, security) else { return Ok(()) };
+        // When it fails, the reader finds out.
+        let _ = session.control.send(&SessionRequest::Quota(query));
+        match session.reader.next(QUOTA_TIMEOUT) {
+            Ok(Received::Event(SessionEvent::Refused { reason: Refusal::Quota, message })) => {
+                Err(Error::Quota { message })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The control port's address.

@@ -328,7 +328,7 @@ impl Rank {
             host: None,
             path,
             shutdown: shutdown.clone(),
-            ip: None,
+            place: None,
         };
         let communicator = Communicator::new(parts);
         Ok((Self { communicator, events, rejoining, shutdown }, engine))

@@ -13,6 +13,9 @@ pub(crate) enum Event {
     /// A job has begun on a switch.
     JobStarted {
         job: String,
+        /// The job's group that has begun, if it is not the job itself.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        group: String,
         workers: u16,
         mode: String,
         slots: u32,
@@ -24,7 +27,13 @@ pub(crate) enum Event {
         queue: usize,
     },
     /// A job has ended on a switch.
-    JobEnded { job: String, reason: String },
+    JobEnded {
+        job: String,
+        /// The job's group that has ended, if it is not the job itself.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        group: String,
+        reason: String,
+    },
     /// A switch refused a worker, or a job failed to start.
     Refused { who: String, reason: String, message: String },
     /// A switch's counters since its start.

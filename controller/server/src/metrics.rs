@@ -38,7 +38,11 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_sessions", &[], "sessions of workers that are open"),
     ("netfold_epoch_next", &[], "the next epoch to be used"),
     ("netfold_jobs", &["state"], "known jobs, by state"),
-    ("netfold_job_slots", &["tenant", "job"], "slots that a job holds, over all trees and switches"),
+    (
+        "netfold_job_slots",
+        &["tenant", "job"],
+        "slots that a job and its groups hold, over all trees and switches",
+    ),
     ("netfold_job_epoch", &["tenant", "job"], "epoch of a job's newest place"),
     ("netfold_job_workers", &["tenant", "job", "state"], "workers of a job in all its trees, by state"),
     (
@@ -134,7 +138,7 @@ impl Counts {
         let Some(reason) = event.reason else { return };
         match event.kind {
             "job_ended" => add(&mut self.ends, reason),
-            "refused" | "job_not_started" => add(&mut self.refusals, reason),
+            "refused" | "job_not_started" | "group_not_started" => add(&mut self.refusals, reason),
             _ => {}
         }
     }
@@ -233,12 +237,12 @@ impl MetricSet {
     }
 
     fn job(&mut self, job: &JobView) {
-        if job.trees.is_empty() {
+        if job.trees.is_empty() && job.groups.is_empty() {
             return;
         }
         let (tenant, name) = (job.name.tenant.as_str(), job.name.job.as_str());
-        let slots: i64 =
-            job.trees.iter().flat_map(|tree| &tree.places).map(|place| i64::from(place.slots)).sum();
+        let trees = job.trees.iter().chain(job.groups.iter().flat_map(|group| &group.trees));
+        let slots: i64 = trees.flat_map(|tree| &tree.places).map(|place| i64::from(place.slots)).sum();
         self.set("netfold_job_slots", [tenant, name], slots);
         self.set("netfold_job_epoch", [tenant, name], job.epoch);
         let mut workers: BTreeMap<&str, u32> = BTreeMap::new();

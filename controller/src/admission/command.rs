@@ -2,11 +2,11 @@
 
 use super::{Coordinator, Named, join};
 use crate::command::{Command, CommandError};
-use crate::jobs::{EndReason, JobEvent, TreePhase};
+use crate::jobs::JobEvent;
 use crate::message::Refused;
 use crate::policy::{Supply, leaves_others};
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, TenantRecord};
-use netfold_control::{Refusal, TREES_MAX};
+use netfold_control::TREES_MAX;
 use netfold_wire::{CLASSES_MAX, WORLD_MAX};
 use std::time::Duration;
 
@@ -105,7 +105,9 @@ impl Coordinator {
         if self.config.tenants && !self.tenants.contains_key(&name.tenant) {
             return Err(CommandError::NotFound { what: "tenant", name: name.tenant });
         }
-        if self.trees_of(&name).next().is_some() || self.jobs.get(&name).is_some_and(|job| job.declared) {
+        if self.trees_with_groups(&name).next().is_some()
+            || self.jobs.get(&name).is_some_and(|job| job.declared)
+        {
             return Err(CommandError::Exists { what, name: name.to_string() });
         }
         let declared = self.jobs.values().filter(|job| job.declared).count();
@@ -144,7 +146,8 @@ impl Coordinator {
     }
 
     fn end_job(&mut self, name: JobName, message: String) -> Result<(), CommandError> {
-        let trees: Vec<Named> = self.trees_of(&name).map(|(_, named)| named).collect();
+        let trees = self.trees_with_groups(&name);
+        let trees: Vec<(bool, Named)> = trees.map(|(tree, named)| (tree.group.is_empty(), named)).collect();
         if trees.is_empty() {
             let message = format!("job '{name}' neither forms nor runs");
             return match self.jobs.contains_key(&name) {
@@ -152,29 +155,26 @@ impl Coordinator {
                 false => Err(CommandError::NotFound { what: "job", name: name.to_string() }),
             };
         }
-        for tree in trees {
-            let refused = || Refused::new(Refusal::Ended, message.clone());
-            match tree {
-                Named::Forming(formation) => {
-                    self.remember_ended(&name, self.forming[&formation].spec, &message);
-                    self.refuse_formation(formation, refused());
+        for (own, tree) in trees {
+            // One that has not begun is remembered as if it had run.
+            let spec = match tree {
+                Named::Forming(formation) => self.forming.get(&formation).map(|job| job.spec),
+                Named::Active(job) => {
+                    let starting = self.active.get(&job).filter(|active| active.phase.is_starting());
+                    starting.map(|active| active.spec)
                 }
-                Named::Active(job) => match self.active[&job].phase {
-                    TreePhase::Installing | TreePhase::Validating { .. } => {
-                        self.remember_ended(&name, self.active[&job].spec, &message);
-                        self.abandon(job, refused());
-                    }
-                    TreePhase::Running => self.end(job, EndReason::Stopped { message: message.clone() }),
-                    TreePhase::Cancelled | TreePhase::Closing { .. } => {}
-                },
+            };
+            if let Some(spec) = spec.filter(|_| own) {
+                self.remember_ended(&name, spec, &message);
             }
+            self.end_tree(tree, &message);
         }
         self.changed("job", name.to_string(), "was ended");
         Ok(())
     }
 
     fn forget(&mut self, name: JobName) -> Result<(), CommandError> {
-        if self.trees_of(&name).next().is_some() {
+        if self.trees_with_groups(&name).next().is_some() {
             return Err(CommandError::Conflict(format!("job '{name}' forms or runs: end it first")));
         }
         if !self.drop_record(&name) {

@@ -31,6 +31,9 @@ impl Asked for Join {
             return Err(Refused::version(self.version.into()));
         }
         check_name(&self.job)?;
+        if !self.group.is_empty() {
+            check_name(&self.group)?;
+        }
         let world_max = fleet.world_max();
         if !(1..=world_max).contains(&usize::from(self.world)) {
             return refuse(format!("a world of {} workers: this switch takes 1 to {world_max}", self.world));
@@ -106,13 +109,14 @@ fn check_numerics(join: &Join, fleet: &Fleet) -> Result<(), Refused> {
 }
 
 /// Whether a worker asks for what its job has.
-fn agree(name: &JobName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused> {
+fn agree(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused> {
+    let name = name.subject();
     let refuse = |reason, message: String| Err(Refused::new(reason, message));
     if asked.world != spec.world {
         return refuse(
             Refusal::WorldMismatch,
             format!(
-                "job '{name}' has {} workers and this one says {}: give all the same world size",
+                "{name} has {} workers and this one says {}: give all the same world size",
                 spec.world, asked.world
             ),
         );
@@ -121,13 +125,13 @@ fn agree(name: &JobName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused>
         return refuse(
             Refusal::ModeMismatch,
             format!(
-                "job '{name}' runs in mode {} and this worker says {}: give all the same mode",
+                "{name} runs in mode {} and this worker says {}: give all the same mode",
                 spec.mode, asked.mode
             ),
         );
     }
     let differs =
-        |what: String| refuse(Refusal::Argument, format!("job '{name}' {what}: give all the same number"));
+        |what: String| refuse(Refusal::Argument, format!("{name} {what}: give all the same number"));
     if asked.slots != spec.slots {
         return differs(format!("asks for {} slots and this worker for {}", spec.slots, asked.slots));
     }
@@ -144,7 +148,7 @@ fn agree(name: &JobName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused>
         let (has, has_not) = ("authenticated packets", "packets without tags");
         let (job, worker) = if spec.authenticated { (has, has_not) } else { (has_not, has) };
         let message =
-            format!("job '{name}' has {job} and this worker asks for {worker}: give all the same setting");
+            format!("{name} has {job} and this worker asks for {worker}: give all the same setting");
         return refuse(Refusal::Argument, message);
     }
     Ok(())
@@ -191,21 +195,20 @@ impl Coordinator {
         let tenant = self.tenant_of(join.credentials.as_ref())?;
         let address = join.address.unwrap_or_else(|| self.sessions[&id].peer.ip()).to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
-        let name = TreeName { name: JobName { tenant, job: join.job.clone() }, tree: join.tree };
+        let job = JobName { tenant, job: join.job.clone() };
+        let name = TreeName { name: job, group: join.group.clone(), tree: join.tree };
         self.replace_abandoned(&name);
         self.yield_endpoint(id, endpoint);
         let named = self.names.get(&name).copied();
         match named {
             Some(Named::Active(_)) => {
-                let message = format!(
-                    "job '{}' is running already: wait for its end or choose another name",
-                    name.name
-                );
+                let message =
+                    format!("{} is running already: wait for its end or choose another name", name.subject());
                 return Err(Refused::new(Refusal::JobRunning, message));
             }
             Some(Named::Forming(formation)) => {
                 let job = &self.forming[&formation];
-                agree(&name.name, &job.spec, &join.spec())?;
+                agree(&name, &job.spec, &join.spec())?;
                 check_rank(job, join.rank)?;
             }
             None => self.check_new(&name, &join.spec())?,
@@ -261,18 +264,19 @@ impl Coordinator {
     /// Whether a tree of a job may begin to form.
     fn check_new(&self, name: &TreeName, spec: &JobSpec) -> Result<(), Refused> {
         let mut sibling = None;
-        for (other, named) in self.trees_of(&name.name) {
+        for (other, named) in self.trees_of(&name.name, &name.group) {
             sibling = match named {
                 Named::Forming(formation) => Some(self.forming[&formation].spec),
                 Named::Active(job) => Some(self.active[&job].spec),
             };
             debug_assert_ne!(other.tree, name.tree, "a tree that is there does not begin");
         }
-        if let Some(agreed) = sibling.or(self.declared(&name.name)) {
-            agree(&name.name, &agreed, spec)?;
+        let declared = || self.declared(&name.name).filter(|_| name.group.is_empty());
+        if let Some(agreed) = sibling.or_else(declared) {
+            agree(name, &agreed, spec)?;
         }
         if sibling.is_none() {
-            self.check_quota(&name.name.tenant, spec)?;
+            self.check_quota(&name.name, spec)?;
         }
         Ok(())
     }
@@ -316,8 +320,8 @@ impl Coordinator {
 fn check_rank(job: &FormingTree, rank: u16) -> Result<(), Refused> {
     if job.members.contains_key(&rank) {
         let message = format!(
-            "another worker holds rank {rank} of job '{}': give every worker its own rank",
-            job.name.name
+            "another worker holds rank {rank} of {}: give every worker its own rank",
+            job.name.subject()
         );
         return Err(Refused::new(Refusal::RankTaken, message));
     }

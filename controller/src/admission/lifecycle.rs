@@ -6,6 +6,7 @@ use crate::executor::{SwitchTask, TaskOutcome, TenantTask};
 use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
+use crate::record::JobName;
 use crate::ticket::TicketKey;
 use crate::timers::Timer;
 use netfold_control::{Refusal, SessionEvent};
@@ -41,8 +42,7 @@ impl Coordinator {
         let freeing = self.active.values().any(|job| job.is_over() || job.retiring > 0);
         let in_time = forming.short.is_none() || forming.deadline > now;
         let may_wait = freeing && in_time;
-        // Each class has a slot at least.
-        let fewest = self.config.slots_min.min(most).max(u32::from(spec.classes)).min(most);
+        let fewest = self.fewest_slots(spec.slots, spec.classes);
         let wanted = match self.within_quota(&forming.name.name.tenant, most, fewest) {
             Ok(wanted) => wanted,
             Err(refused) => return self.refuse_formation(formation, refused),
@@ -151,9 +151,9 @@ impl Coordinator {
             return self.place(now, formation);
         }
         let message = format!(
-            "{} of job '{}' did not join within {:?}: start all {} workers with the same job name and switch",
+            "{} of {} did not join within {:?}: start all {} workers with the same job name and switch",
             forming.missing(),
-            forming.name.name,
+            forming.name.subject(),
             self.config.join_timeout,
             forming.spec.world
         );
@@ -173,8 +173,9 @@ impl Coordinator {
             self.dismiss(id);
         }
         let Refused { reason, message } = refused;
-        self.remember_failure(&name.name, &message);
-        self.log(JobEvent::NotStarted { name: name.name, reason, message });
+        self.remember_failure(&name, &message);
+        let TreeName { name, group, .. } = name;
+        self.log(JobEvent::NotStarted { name, group, reason, message });
     }
 
     pub(super) fn installed(&mut self, now: Duration, job: u16, first_chunk: u32) {
@@ -190,7 +191,7 @@ impl Coordinator {
         let members: Vec<(u16, SessionId)> =
             active.members.iter().filter_map(|(rank, presence)| Some((*rank, presence.session()?))).collect();
         self.persist_place(job);
-        self.remember_start(&name.name, spec, placement.job().epoch);
+        self.remember_start(&name, spec, placement.job().epoch);
         self.reband();
         let band = self.active.get(&job).and_then(|active| active.band);
         for (rank, id) in members {
@@ -206,9 +207,9 @@ impl Coordinator {
             admission.ticket = (admission.grace_ms > 0).then(|| ticket_key.ticket(rank));
             self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });
         }
-        let tree = name.tree;
+        let TreeName { name, group, tree } = name;
         self.arm_growth_timer();
-        self.log(JobEvent::Started { name: name.name, tree, spec, placement, first_chunk });
+        self.log(JobEvent::Started { name, group, tree, spec, placement, first_chunk });
     }
 
     fn install_failed(&mut self, now: Duration, at: (u16, usize), error: &DriverError, clean: bool) {
@@ -249,7 +250,7 @@ impl Coordinator {
     pub(super) fn lose_member(&mut self, job: u16, rank: u16, loss: SessionLoss) {
         let Some(active) = self.active.get_mut(&job) else { return };
         active.members.remove(&rank);
-        let message = format!("rank {rank} of job '{}' {loss}", active.name.name);
+        let message = format!("rank {rank} of {} {loss}", active.name.subject());
         match active.phase {
             TreePhase::Installing | TreePhase::Validating { .. } => {
                 let message = format!("{message} while the job was being set up: start all workers again");
@@ -268,9 +269,9 @@ impl Coordinator {
         }
         active.members.remove(&rank);
         active.left.insert(rank);
-        let (name, last) = (active.name.name.clone(), active.members.is_empty());
+        let (TreeName { name, group, .. }, last) = (active.name.clone(), active.members.is_empty());
         if last {
-            self.log(JobEvent::Left { name, rank });
+            self.log(JobEvent::Left { name, group, rank });
             self.end(job, EndReason::Finished);
         } else {
             active.retiring += 1;
@@ -279,13 +280,14 @@ impl Coordinator {
                     .push_back(Output::Send { session: other, event: SessionEvent::PeerLeft { rank } });
             }
             self.persist_place(job);
-            self.log(JobEvent::Left { name, rank });
+            self.log(JobEvent::Left { name, group, rank });
             self.task(SwitchTask::Retire { job, rank });
         }
         self.dismiss(id);
     }
 
-    /// Ends a running job: notifies the remaining members, frees the name, withdraws the place.
+    /// Ends a running job: notifies the remaining members, frees the name, withdraws the place. A job that is ended, or has lost a worker, takes
+    /// its groups with it.
     pub(super) fn end(&mut self, job: u16, reason: EndReason) {
         let Some(active) = self.active.get_mut(&job) else { return };
         let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
@@ -307,10 +309,42 @@ impl Coordinator {
             self.dismiss(id);
         }
         self.names.remove(&name);
-        self.remember_end(&name.name, &reason.to_string());
-        self.log(JobEvent::Ended { name: name.name, job, reason });
+        let ends_groups = match &reason {
+            EndReason::PeerLost { message, .. } => {
+                name.group.is_empty().then(|| format!("{message}: the job is over; start all workers again"))
+            }
+            EndReason::Stopped { message } => name.group.is_empty().then(|| message.clone()),
+            _ => None,
+        };
+        if let Some(message) = ends_groups {
+            self.end_groups(&name.name, &message);
+        }
+        self.remember_end(&name, &reason.to_string());
+        let TreeName { name, group, .. } = name;
+        self.log(JobEvent::Ended { name, group, job, reason });
         self.withdraw(job, 0);
         self.reband();
+    }
+
+    /// Ends the groups of a job.
+    fn end_groups(&mut self, name: &JobName, message: &str) {
+        let groups = self.trees_with_groups(name).filter(|(tree, _)| !tree.group.is_empty());
+        for group in groups.map(|(_, named)| named).collect::<Vec<_>>() {
+            self.end_tree(group, message);
+        }
+    }
+
+    /// Ends a tree because a command ends its job, or because its job has ended; workers do not join it again.
+    pub(super) fn end_tree(&mut self, tree: Named, message: &str) {
+        let refused = || Refused::new(Refusal::Ended, message);
+        match tree {
+            Named::Forming(formation) => self.refuse_formation(formation, refused()),
+            Named::Active(job) => match self.active[&job].phase {
+                TreePhase::Installing | TreePhase::Validating { .. } => self.abandon(job, refused()),
+                TreePhase::Running => self.end(job, EndReason::Stopped { message: message.to_owned() }),
+                TreePhase::Cancelled | TreePhase::Closing { .. } => {}
+            },
+        }
     }
 
     pub(super) fn shut_down_job(&mut self, job: u16) {

@@ -41,7 +41,9 @@ impl Coordinator {
     }
 
     fn restore_place(&mut self, record: PlaceRecord) {
-        let (number, name) = (record.number, record.name.clone());
+        let number = record.number;
+        let (job, group) = (record.name.clone(), record.group.clone());
+        let name = TreeName { name: job, group, tree: record.tree };
         self.fleet.raise_epoch(record.epoch.saturating_add(1));
         let running = record.first_chunk.filter(|_| !record.over);
         let restored = running.and_then(|first_chunk| Some((first_chunk, self.fleet.restore(&record)?)));
@@ -55,8 +57,9 @@ impl Coordinator {
                     Some(_) => "the controller restarted with other switches: start all workers again",
                 };
                 self.remember_end(&name, message);
+                let TreeName { name, group, .. } = name;
                 let reason = Refusal::Unavailable;
-                self.log(JobEvent::NotStarted { name, reason, message: message.into() });
+                self.log(JobEvent::NotStarted { name, group, reason, message: message.into() });
             }
             return;
         };
@@ -69,7 +72,7 @@ impl Coordinator {
         let awaited = (0..record.spec.world).filter(|rank| !left.contains(rank));
         let away = Presence::Away(self.config.resume);
         let active = ActiveTree {
-            name: TreeName { name, tree: record.tree },
+            name,
             spec: record.spec,
             phase: TreePhase::Running,
             placement: Arc::clone(&placement),
@@ -147,17 +150,26 @@ impl Coordinator {
         self.config.unix_s + self.now.as_secs()
     }
 
-    pub(super) fn remember_start(&mut self, name: &JobName, spec: JobSpec, epoch: u32) {
-        self.remember(name, |job| {
-            (job.state, job.spec, job.last) = (JobState::Running, spec, None);
+    /// A tree of a job has begun, or of a group; groups leave the job's specification as it is, if it has run.
+    pub(super) fn remember_start(&mut self, name: &TreeName, spec: JobSpec, epoch: u32) {
+        let own = name.group.is_empty();
+        self.remember(&name.name, |job| {
+            (job.state, job.last) = (JobState::Running, None);
+            if own || job.spec.world == 0 {
+                job.spec = spec;
+            }
             job.epoch = job.epoch.max(epoch);
         });
     }
 
-    /// A tree of a job is over: the job is, if it was the last one.
-    pub(super) fn remember_end(&mut self, name: &JobName, why: &str) {
-        let running = self.trees_of(name).any(|(_, named)| matches!(named, Named::Active(_)));
-        self.remember(name, |job| {
+    /// A tree of a job is over, or of a group: the job is, if it was the last one.
+    pub(super) fn remember_end(&mut self, name: &TreeName, why: &str) {
+        let active = |(_, named): (&TreeName, Named)| matches!(named, Named::Active(_));
+        let running = self.trees_with_groups(&name.name).any(active);
+        if running && !name.group.is_empty() {
+            return;
+        }
+        self.remember(&name.name, |job| {
             job.last = Some(why.to_owned());
             if !running {
                 job.state = JobState::Ended;
@@ -175,10 +187,10 @@ impl Coordinator {
         });
     }
 
-    /// A job ended before it began. One that was not known before is not remembered.
-    pub(super) fn remember_failure(&mut self, name: &JobName, why: &str) {
-        if self.jobs.contains_key(name) {
-            self.remember(name, |job| job.last = Some(why.to_owned()));
+    /// A job ended before it began. One that was not known before is not remembered, and no group.
+    pub(super) fn remember_failure(&mut self, name: &TreeName, why: &str) {
+        if name.group.is_empty() && self.jobs.contains_key(&name.name) {
+            self.remember(&name.name, |job| job.last = Some(why.to_owned()));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Members whose sessions break and resume on another connection.
 
 use super::{Coordinator, SessionId, SessionLoss, Stage};
-use crate::jobs::{EndReason, JobEvent, Presence, TreePhase};
+use crate::jobs::{EndReason, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::timers::Timer;
 use netfold_control::{Refusal, Resume, SessionEvent};
@@ -19,9 +19,9 @@ impl Coordinator {
         };
         let deadline = self.now + self.config.away;
         active.members.insert(rank, Presence::Away(deadline));
-        let name = active.name.name.clone();
+        let TreeName { name, group, .. } = active.name.clone();
         self.timers.arm(deadline, Timer::Away(job));
-        self.log(JobEvent::Away { name, rank });
+        self.log(JobEvent::Away { name, group, rank });
     }
 
     /// Members of a job may have been away for too long.
@@ -81,7 +81,7 @@ impl Coordinator {
         }
         let active = self.active.get_mut(&job).expect("it was found above");
         active.members.insert(rank, Presence::Here(id));
-        let name = active.name.name.clone();
+        let TreeName { name, group, .. } = active.name.clone();
         let (endpoint, left) = (active.placement.members[usize::from(rank)], active.left.clone());
         let session = self.sessions.get_mut(&id).expect("the session that resumes is open");
         session.stage = Stage::Active { job, rank };
@@ -92,11 +92,11 @@ impl Coordinator {
         for rank in left {
             self.send(id, SessionEvent::PeerLeft { rank });
         }
-        self.log(JobEvent::Back { name, rank });
+        self.log(JobEvent::Back { name, group, rank });
     }
 
     /// Ends a job none of whose workers has a session any more, in favour of new workers that join under its name.
-    pub(super) fn replace_abandoned(&mut self, name: &crate::jobs::TreeName) {
+    pub(super) fn replace_abandoned(&mut self, name: &TreeName) {
         let Some(super::Named::Active(job)) = self.names.get(name).copied() else { return };
         let active = &self.active[&job];
         // After a restart all members are away at first.
@@ -105,7 +105,7 @@ impl Coordinator {
             && active.members.values().all(|presence| presence.session().is_none())
         {
             let rank = active.members.keys().next().copied().unwrap_or(0);
-            let message = format!("all workers of job '{}' are gone, and others have come", name.name);
+            let message = format!("all workers of {} are gone, and others have come", name.subject());
             self.end(job, EndReason::PeerLost { rank, message });
         }
     }

@@ -115,7 +115,7 @@ impl Coordinator {
         if moves.is_empty() {
             return false;
         }
-        let message = format!("job '{}' needs slots", name.name);
+        let message = format!("{} needs slots", name.subject());
         self.reallocations.moved.insert(name, Moved { at: now, most: Some(most), displaced: false });
         self.apply_moves(moves, &message);
         true
@@ -132,8 +132,8 @@ impl Coordinator {
         let mut moves = BTreeMap::new();
         for &switch in switches {
             let standing = self.standing(switch, |job| {
-                // A job does not make room for itself.
-                job.name.name != name.name && self.may_be_moved(job)
+                // Neither a job nor a group makes room for itself.
+                (&job.name.name, &job.name.group) != (&name.name, &name.group) && self.may_be_moved(job)
             });
             let mut policy = self.policy(switch)?;
             let room = policy::fit(&mut *policy, &standing, demand).ok()?;
@@ -299,7 +299,9 @@ mod tests {
     fn reallocations_are_bounded_until_a_job_arrives_or_departs() {
         let trees = |count: u16| {
             let name = |job| JobName { tenant: "blue".into(), job: format!("job{job}") };
-            (0..count).map(|job| TreeName { name: name(job), tree: 0 }).collect::<BTreeSet<_>>()
+            (0..count)
+                .map(|job| TreeName { name: name(job), group: String::new(), tree: 0 })
+                .collect::<BTreeSet<_>>()
         };
         let mut budget = ReallocationBudget::default();
         for (count, most) in [(3, 6), (2, 4), (0, 0), (1, 2)] {

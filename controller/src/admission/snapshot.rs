@@ -3,12 +3,12 @@
 use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
 use crate::jobs::{ActiveTree, FormingTree, Presence};
-use crate::record::{JobName, JobRecord, JobState};
+use crate::record::{JobName, JobRecord, JobSpec, JobState};
 use crate::traffic::{self, AccessLink, LinkedTree};
 use crate::view::SnapshotScope;
 use crate::view::{
-    AccessView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot, SwitchView,
-    TenantView, TreeView,
+    AccessView, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot,
+    SwitchView, TenantView, TrafficView, TreeView,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -48,28 +48,22 @@ impl Coordinator {
 
     /// One job, if it forms, runs or is remembered.
     pub fn view_job(&self, name: &JobName) -> Option<JobView> {
-        let trees: Vec<TreeView> = self.trees_of(name).map(|(_, named)| self.view_tree(named)).collect();
-        let alive = self.trees_of(name).next().map(|(_, named)| match named {
-            Named::Forming(formation) => self.forming[&formation].spec,
-            Named::Active(job) => self.active[&job].spec,
-        });
+        let trees = self.view_trees(name, "");
+        let groups = self.view_groups(name);
         let record = self.jobs.get(name);
-        let spec = alive.or(record.map(|record| record.spec))?;
+        let known = record.map(|record| record.spec).or(groups.first().map(|group| group.spec));
+        let spec = self.spec_of(name, "").or(known)?;
         let state = match record.map(|record| record.state) {
-            _ if self.trees_of(name).any(|(_, named)| self.is_running(named)) => JobState::Running,
-            _ if !trees.is_empty() => JobState::Forming,
+            _ if self.trees_with_groups(name).any(|(_, named)| self.is_running(named)) => JobState::Running,
+            _ if !trees.is_empty() || !groups.is_empty() => JobState::Forming,
             state => state.unwrap_or(JobState::Ended),
         };
         let epoch = trees.iter().filter_map(|tree| tree.epoch).max();
-        let band = self.trees_of(name).find_map(|(_, named)| match named {
+        let band = self.trees_with_groups(name).find_map(|(_, named)| match named {
             Named::Active(job) => self.active[&job].band,
             Named::Forming(_) => None,
         });
-        let traffics = self.trees_of(name).filter_map(|(_, named)| match named {
-            Named::Active(job) => Some(&self.active[&job].traffic),
-            Named::Forming(_) => None,
-        });
-        let traffic = traffic::of_job(traffics);
+        let traffic = self.traffic_of(name, "");
         let known = |get: fn(&JobRecord) -> u64| record.map_or(0, get);
         Some(JobView {
             name: name.clone(),
@@ -82,7 +76,46 @@ impl Coordinator {
             band,
             traffic,
             trees,
+            groups,
         })
+    }
+
+    fn view_groups(&self, name: &JobName) -> Vec<GroupView> {
+        let groups = self.trees_with_groups(name).filter(|(tree, _)| !tree.group.is_empty());
+        let names: BTreeSet<&str> = groups.map(|(tree, _)| tree.group.as_str()).collect();
+        let view = |group: &str| {
+            let trees = self.view_trees(name, group);
+            let running = self.trees_of(name, group).any(|(_, named)| self.is_running(named));
+            Some(GroupView {
+                group: group.to_owned(),
+                spec: self.spec_of(name, group)?,
+                state: if running { JobState::Running } else { JobState::Forming },
+                epoch: trees.iter().filter_map(|tree| tree.epoch).max().unwrap_or(0),
+                traffic: self.traffic_of(name, group),
+                trees,
+            })
+        };
+        names.into_iter().filter_map(view).collect()
+    }
+
+    fn view_trees(&self, name: &JobName, group: &str) -> Vec<TreeView> {
+        self.trees_of(name, group).map(|(_, named)| self.view_tree(named)).collect()
+    }
+
+    /// What the workers of a job or group that forms or runs have agreed on.
+    fn spec_of(&self, name: &JobName, group: &str) -> Option<JobSpec> {
+        self.trees_of(name, group).next().map(|(_, named)| match named {
+            Named::Forming(formation) => self.forming[&formation].spec,
+            Named::Active(job) => self.active[&job].spec,
+        })
+    }
+
+    fn traffic_of(&self, name: &JobName, group: &str) -> Option<TrafficView> {
+        let trees = self.trees_of(name, group).filter_map(|(_, named)| match named {
+            Named::Active(job) => Some(&self.active[&job].traffic),
+            Named::Forming(_) => None,
+        });
+        traffic::of_job(trees)
     }
 
     /// Whether a tree of a job has begun.
@@ -197,6 +230,7 @@ impl Coordinator {
                     first: job.placement.sites[at].first_slot,
                     slots: job.placement.job().slots,
                     job: job.name.name.clone(),
+                    group: job.name.group.clone(),
                     tree: job.name.tree,
                 });
             }

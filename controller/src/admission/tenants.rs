@@ -1,11 +1,13 @@
 //! The tenants that own jobs, and how much each may have.
 
-use super::Coordinator;
+use super::{Coordinator, SessionId};
 use crate::jobs::TreeName;
 use crate::message::Refused;
-use crate::record::{JobSpec, Quota, TokenHash};
-use netfold_control::{Credentials, Refusal};
+use crate::record::{JobName, JobSpec, Quota, TokenHash};
+use netfold_control::{Credentials, QuotaQuery, Refusal, SessionEvent};
+use netfold_wire::VERSION;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 impl Coordinator {
     /// The tenant that a worker acts for.
@@ -40,35 +42,83 @@ impl Coordinator {
 
     /// What a tenant has at the moment.
     pub(super) fn used(&self, tenant: &str) -> Quota {
-        let mut used = Quota { slots: 0, jobs: 0, workers: 0 };
-        let mut jobs = BTreeMap::new();
-        for job in self.active.values().filter(|job| !job.is_over() && job.name.name.tenant == tenant) {
-            used.slots += job.placement.job().slots;
-            jobs.insert(&job.name.name, job.spec.world);
+        let workers = self.workers_by_job(tenant);
+        let held = self.active.values().filter(|job| !job.is_over() && job.name.name.tenant == tenant);
+        Quota {
+            slots: held.map(|job| job.placement.job().slots).sum(),
+            jobs: workers.len() as u32,
+            workers: workers.values().sum(),
         }
-        for job in self.forming.values().filter(|job| job.name.name.tenant == tenant) {
-            jobs.insert(&job.name.name, job.spec.world);
-        }
-        used.jobs = jobs.len() as u32;
-        used.workers = jobs.values().map(|world| u32::from(*world)).sum();
-        used
     }
 
-    /// Whether a tenant may have one more job like this.
-    pub(super) fn check_quota(&self, tenant: &str, spec: &JobSpec) -> Result<(), Refused> {
+    /// The workers of each job of a tenant. A job's groups consist of its workers, so they count where they are more than it has alone.
+    fn workers_by_job(&self, tenant: &str) -> BTreeMap<&JobName, u32> {
+        let active = self.active.values().filter(|job| !job.is_over()).map(|job| (&job.name.name, &job.spec));
+        let forming = self.forming.values().map(|job| (&job.name.name, &job.spec));
+        let mut jobs = BTreeMap::new();
+        for (name, spec) in active.chain(forming).filter(|(name, _)| name.tenant == tenant) {
+            let workers = jobs.entry(name).or_default();
+            *workers = u32::from(spec.world).max(*workers);
+        }
+        jobs
+    }
+
+    /// Whether a tenant may have one more job like this, or a job of that name one more group.
+    pub(super) fn check_quota(&self, name: &JobName, spec: &JobSpec) -> Result<(), Refused> {
+        let tenant = name.tenant.as_str();
         let Some(record) = self.tenants.get(tenant) else { return Ok(()) };
         let (used, quota) = (self.used(tenant), record.quota);
-        if used.jobs >= quota.jobs {
+        let counted = self.workers_by_job(tenant).get(name).copied();
+        if counted.is_none() && used.jobs >= quota.jobs {
             return quota_refused(tenant, format!("has {} of {} jobs", used.jobs, quota.jobs));
         }
-        let workers = u32::from(spec.world);
-        if used.workers.saturating_add(workers) > quota.workers {
+        let workers = u32::from(spec.world).saturating_sub(counted.unwrap_or(0));
+        if workers > 0 && used.workers.saturating_add(workers) > quota.workers {
             return quota_refused(
                 tenant,
                 format!("has {} of {} workers and the job needs {workers}", used.workers, quota.workers),
             );
         }
         Ok(())
+    }
+
+    /// Answers whether a tenant's quota has room for groups that are about to join.
+    pub(super) fn answer_quota(&mut self, now: Duration, id: SessionId, query: &QuotaQuery) {
+        match self.check_groups(query) {
+            Ok(()) => self.send(id, SessionEvent::Quota {}),
+            Err(refused) if refused.reason == Refusal::Credentials => {
+                self.limit_credentials(now, id, refused, "requests without a tenant's token");
+            }
+            Err(refused) => self.refuse(id, refused),
+        }
+    }
+
+    fn check_groups(&self, query: &QuotaQuery) -> Result<(), Refused> {
+        let QuotaQuery { version, groups, slots, classes, trees, .. } = *query;
+        if version != VERSION {
+            return Err(Refused::version(version.into()));
+        }
+        let tenant = self.tenant_of(query.credentials.as_ref())?;
+        let Some(record) = self.tenants.get(&tenant) else { return Ok(()) };
+        let each = self.fewest_slots(slots, classes).saturating_mul(u32::from(trees));
+        let needed = each.saturating_mul(groups);
+        let (used, quota) = (self.used(&tenant).slots, record.quota.slots);
+        if needed <= quota.saturating_sub(used) {
+            return Ok(());
+        }
+        let all = used.saturating_add(needed);
+        let noun = if groups == 1 { "group needs" } else { "groups need" };
+        let message = format!(
+            "tenant '{tenant}' has {used} of {quota} slots, and {groups} {noun} {needed} more at least, {each} each: end another of its \
+             jobs, or have its quota raised to {all} slots"
+        );
+        Err(Refused::new(Refusal::Quota, message))
+    }
+
+    /// The fewest slots that a tree is given that asks for `slots`: each class has one at least.
+    pub(super) fn fewest_slots(&self, slots: u32, classes: u8) -> u32 {
+        let most = slots.min(self.config.slots_max);
+        self.config.slots_min.min(most).max(u32::from(classes)).min(most)
     }
 
     /// How many slots a tree may be given: `most`, or what is left of its tenant's.
@@ -86,18 +136,30 @@ impl Coordinator {
         Ok(most.min(1 << left.ilog2()))
     }
 
-    /// The trees of a job that form or run.
+    /// The trees of a job's group, or, if that is empty, of the job itself, that form or run.
     pub(super) fn trees_of(
         &self,
-        name: &crate::record::JobName,
+        name: &JobName,
+        group: &str,
     ) -> impl Iterator<Item = (&TreeName, super::Named)> {
-        let tree = |tree| TreeName { name: name.clone(), tree };
+        let tree = |tree| TreeName { name: name.clone(), group: group.to_owned(), tree };
         self.names.range(tree(0)..=tree(u8::MAX)).map(|(name, named)| (name, *named))
     }
 
-    /// The other trees of a job that have a place.
+    /// The trees of a job and of all its groups that form or run.
+    pub(super) fn trees_with_groups(
+        &self,
+        name: &JobName,
+    ) -> impl Iterator<Item = (&TreeName, super::Named)> {
+        let first = TreeName { name: name.clone(), group: String::new(), tree: 0 };
+        let named = self.names.range(first..).map(|(name, named)| (name, *named));
+        named.take_while(move |(other, _)| other.name == *name)
+    }
+
+    /// The other trees of a job or group that have a place.
     pub(super) fn siblings(&self, name: &TreeName) -> impl Iterator<Item = &crate::jobs::ActiveTree> {
-        let others = self.trees_of(&name.name).filter(move |(other, _)| other.tree != name.tree);
+        let others = self.trees_of(&name.name, &name.group);
+        let others = others.filter(move |(other, _)| other.tree != name.tree);
         others.filter_map(|(_, named)| match named {
             super::Named::Active(job) => self.active.get(&job),
             super::Named::Forming(_) => None,

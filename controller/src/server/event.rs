@@ -1,6 +1,6 @@
 //! Events as people and watchers see them.
 
-use crate::jobs::{EndReason, JobEvent};
+use crate::jobs::{EndReason, JobEvent, subject};
 use crate::record::JobName;
 use crate::view::ControllerEvent;
 
@@ -11,18 +11,20 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         at_ms,
         kind: "",
         job: None,
+        group: String::new(),
         switch: None,
         epoch: None,
         reason: None,
         message: String::new(),
     };
-    let job = |name: &JobName| Some(name.clone());
     match event {
-        JobEvent::Started { name, tree, spec, placement, .. } => {
+        JobEvent::Started { name, group, tree, spec, placement, .. } => {
             let granted = placement.job();
-            (seen.kind, seen.job, seen.epoch) = ("job_started", job(name), Some(granted.epoch));
+            seen.concern(("job_started", "group_started"), name, group);
+            seen.epoch = Some(granted.epoch);
             seen.message = format!(
-                "job '{name}' has begun: tree {tree} of {}, {}, {}, {} slots at {}",
+                "{} has begun: tree {tree} of {}, {}, {}, {} slots at {}",
+                subject(name, group),
                 spec.trees,
                 counted(usize::from(spec.world), "worker", "workers"),
                 spec.mode,
@@ -31,40 +33,27 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             );
         }
         JobEvent::Banded { name, band } => {
-            (seen.kind, seen.job) = ("job_banded", job(name));
+            seen.concern(("job_banded", "job_banded"), name, "");
             seen.message = format!("job '{name}' has classes {band} of packets");
         }
-        JobEvent::Left { name, rank } => {
-            (seen.kind, seen.job) = ("member_left", job(name));
-            seen.message = format!("rank {rank} of job '{name}' has left gracefully");
+        JobEvent::Left { name, group, rank } => {
+            seen.concern(("member_left", "member_left"), name, group);
+            seen.message = format!("rank {rank} of {} has left gracefully", subject(name, group));
         }
-        JobEvent::Away { name, rank } => {
-            (seen.kind, seen.job) = ("member_away", job(name));
-            seen.message = format!("the session of rank {rank} of job '{name}' broke: it is waited for");
+        JobEvent::Away { name, group, rank } => {
+            seen.concern(("member_away", "member_away"), name, group);
+            seen.message =
+                format!("the session of rank {rank} of {} broke: it is waited for", subject(name, group));
         }
-        JobEvent::Back { name, rank } => {
-            (seen.kind, seen.job) = ("member_back", job(name));
-            seen.message = format!("rank {rank} of job '{name}' is back");
+        JobEvent::Back { name, group, rank } => {
+            seen.concern(("member_back", "member_back"), name, group);
+            seen.message = format!("rank {rank} of {} is back", subject(name, group));
         }
-        JobEvent::Ended { name, reason: EndReason::Moved { message }, .. } => {
-            (seen.kind, seen.job) = ("job_moved", job(name));
-            seen.message = format!("job '{name}' gives its slots back and comes again: {message}");
-        }
-        JobEvent::Ended { name, reason, .. } => {
-            (seen.kind, seen.job) = ("job_ended", job(name));
-            seen.reason = Some(match reason {
-                EndReason::Finished => "finished",
-                EndReason::PeerLost { .. } => "peer_lost",
-                EndReason::Displaced { .. } | EndReason::Moved { .. } => "displaced",
-                EndReason::Stopped { .. } => "stopped",
-                EndReason::Shutdown => "shutdown",
-            });
-            seen.message = format!("job '{name}' is over: {reason}");
-        }
-        JobEvent::NotStarted { name, reason, message } => {
-            (seen.kind, seen.job) = ("job_not_started", job(name));
+        JobEvent::Ended { name, group, reason, .. } => ended(&mut seen, (name, group), reason),
+        JobEvent::NotStarted { name, group, reason, message } => {
+            seen.concern(("job_not_started", "group_not_started"), name, group);
             (seen.reason, seen.message) =
-                (Some(reason.name()), format!("job '{name}' was not started: {message}"));
+                (Some(reason.name()), format!("{} was not started: {message}", subject(name, group)));
         }
         JobEvent::Refused { peer, reason, message } => {
             (seen.kind, seen.reason) = ("refused", Some(reason.name()));
@@ -73,6 +62,32 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         other => switch(&mut seen, other),
     }
     seen
+}
+
+impl ControllerEvent {
+    /// Names the job or group that the event is about; `kinds` are those of events of jobs and of groups.
+    fn concern(&mut self, kinds: (&'static str, &'static str), name: &JobName, group: &str) {
+        self.kind = if group.is_empty() { kinds.0 } else { kinds.1 };
+        (self.job, self.group) = (Some(name.clone()), group.to_owned());
+    }
+}
+
+fn ended(seen: &mut ControllerEvent, (name, group): (&JobName, &str), reason: &EndReason) {
+    let subject = subject(name, group);
+    if let EndReason::Moved { message } = reason {
+        seen.concern(("job_moved", "group_moved"), name, group);
+        seen.message = format!("{subject} gives its slots back and comes again: {message}");
+        return;
+    }
+    seen.concern(("job_ended", "group_ended"), name, group);
+    seen.reason = Some(match reason {
+        EndReason::Finished => "finished",
+        EndReason::PeerLost { .. } => "peer_lost",
+        EndReason::Displaced { .. } | EndReason::Moved { .. } => "displaced",
+        EndReason::Stopped { .. } => "stopped",
+        EndReason::Shutdown => "shutdown",
+    });
+    seen.message = format!("{subject} is over: {reason}");
 }
 
 /// A number with its noun.

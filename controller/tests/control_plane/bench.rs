@@ -340,7 +340,10 @@ impl Bench {
             SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
             SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
             SessionEvent::Path(_) => assert!(received.is_untouched(), "challenged after the answer"),
-            SessionEvent::Alive {} | SessionEvent::Resumed {} | SessionEvent::SwitchLost { .. } => {}
+            SessionEvent::Alive {}
+            | SessionEvent::Quota {}
+            | SessionEvent::Resumed {}
+            | SessionEvent::SwitchLost { .. } => {}
         }
         let challenged = matches!(event, SessionEvent::Path(_));
         received.events.push(event);

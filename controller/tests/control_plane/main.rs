@@ -7,6 +7,7 @@ mod bench;
 mod durable;
 mod fake;
 mod flood;
+mod groups;
 mod path;
 mod random;
 mod server;

@@ -5,7 +5,9 @@ use crate::fake::Fake;
 use netfold_control::{Join, MemberCounters, Mode, PathToken, SessionRequest};
 use netfold_controller::admission::SessionId;
 use netfold_controller::bands::Ranking;
+use netfold_controller::command::Command;
 use netfold_controller::policy::Sharing;
+use netfold_controller::record::JobName;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ enum Step {
     /// A whole job joins.
     All {
         name: u8,
+        group: u8,
         world: u16,
         slots: u32,
         port: u16,
@@ -21,11 +24,14 @@ enum Step {
     /// One worker joins, perhaps against the others.
     One {
         name: u8,
+        group: u8,
         rank: u16,
         world: u16,
         slots: u32,
         port: u16,
     },
+    /// A job is ended by a command, with its groups.
+    End(u8),
     Leave(prop::sample::Index),
     Alive(prop::sample::Index),
     Band(prop::sample::Index),
@@ -46,10 +52,11 @@ fn step() -> impl Strategy<Value = Step> {
     let slots = || (0_u32..11).prop_map(|bits| 1 << bits);
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        4 => (0_u8..4, 1_u16..5, slots(), 0_u16..12)
-            .prop_map(|(name, world, slots, port)| Step::All { name, world, slots, port }),
-        3 => (0_u8..4, 0_u16..4, 1_u16..5, slots(), 0_u16..12)
-            .prop_map(|(name, rank, world, slots, port)| Step::One { name, rank, world, slots, port }),
+        4 => (0_u8..4, 0_u8..3, 1_u16..5, slots(), 0_u16..12)
+            .prop_map(|(name, group, world, slots, port)| Step::All { name, group, world, slots, port }),
+        3 => (0_u8..4, 0_u8..3, 0_u16..4, 1_u16..5, slots(), 0_u16..12)
+            .prop_map(|(name, group, rank, world, slots, port)| Step::One { name, group, rank, world, slots, port }),
+        1 => (0_u8..4).prop_map(Step::End),
         3 => index().prop_map(Step::Leave),
         1 => index().prop_map(Step::Alive),
         1 => index().prop_map(Step::Band),
@@ -74,21 +81,36 @@ impl History {
         (!self.sessions.is_empty()).then(|| self.sessions[index.index(self.sessions.len())])
     }
 
-    fn join(&mut self, name: u8, rank: u16, world: u16, slots: u32, port: u16) {
+    fn join(&mut self, (name, group): (u8, u8), rank: u16, world: u16, slots: u32, port: u16) {
         let Ok(id) = self.bench.open() else { return };
         let (job, mode, udp_port) = (format!("job{name}"), Mode::Bfp32, 5000 + port);
         let join = Join::new(job, (rank, world), mode, slots, udp_port);
         // Half of the jobs can be moved.
-        self.bench.say(id, SessionRequest::Join(Join { movable: name.is_multiple_of(2), ..join }));
+        let group = if group == 0 { String::new() } else { format!("group{group}") };
+        let join = Join { movable: name.is_multiple_of(2), group, ..join };
+        self.bench.say(id, SessionRequest::Join(join));
         self.sessions.push(id);
+    }
+
+    /// Nothing of a job that was ended by a command forms or runs.
+    fn end(&mut self, name: u8) {
+        let name = JobName { tenant: String::new(), job: format!("job{name}") };
+        let command = Command::EndJob { name: name.clone(), message: "test".into() };
+        // There may be no such job.
+        let _ = self.bench.act(|coordinator, now| coordinator.execute(now, command));
+        let view = self.bench.coordinator.view_job(&name);
+        assert!(view.is_none_or(|view| view.trees.is_empty() && view.groups.is_empty()));
     }
 
     fn run(&mut self, step: Step) {
         match step {
-            Step::All { name, world, slots, port } => {
-                (0..world).for_each(|rank| self.join(name, rank, world, slots, port + rank));
+            Step::All { name, group, world, slots, port } => {
+                (0..world).for_each(|rank| self.join((name, group), rank, world, slots, port + rank));
             }
-            Step::One { name, rank, world, slots, port } => self.join(name, rank, world, slots, port),
+            Step::One { name, group, rank, world, slots, port } => {
+                self.join((name, group), rank, world, slots, port);
+            }
+            Step::End(name) => self.end(name),
             Step::Leave(index) => {
                 if let Some(id) = self.take(index) {
                     self.bench.say(id, SessionRequest::Leave {});

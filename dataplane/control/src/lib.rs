@@ -155,6 +155,9 @@ pub enum SessionRequest {
     Join(Join),
     /// Resume a broken session, in a running job. The reply is [`SessionEvent::Resumed`] or [`SessionEvent::Refused`].
     Resume(Resume),
+    /// Whether the tenant's quota has room for groups of a job that are about to join. The reply is [`SessionEvent::Quota`], or
+    /// [`SessionEvent::Refused`] with the slots that are needed. In place of a join.
+    Quota(QuotaQuery),
     /// A sign of life.
     Alive {
         /// The member's counters. For those who watch the job: a server ignores counters that are less than before, and the session goes on.
@@ -190,9 +193,14 @@ pub struct Join {
     pub credentials: Option<Credentials>,
     /// Job name, 1 to 64 bytes; another tenant's job of the same name is another job.
     pub job: String,
-    /// This worker's rank, below `world`.
+    /// The group of the job that this session is for, 1 to 64 bytes: some of the job's workers, with an admission and slots of their own. Empty for
+    /// the job itself. A group ends when its job is ended or loses a worker; it counts toward its tenant's quota with its slots, and neither as a job
+    /// nor with its workers while its job has as many.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// This worker's rank in the job, or in the group, below `world`.
     pub rank: u16,
-    /// Number of workers.
+    /// Number of workers, of the job or of the group.
     pub world: u16,
     /// Numeric mode.
     pub mode: Mode,
@@ -235,6 +243,7 @@ impl Join {
             version: VERSION,
             credentials: None,
             job: job.into(),
+            group: String::new(),
             rank,
             world,
             mode,
@@ -248,6 +257,25 @@ impl Join {
             authenticated: false,
         }
     }
+}
+
+/// Groups that are about to join.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaQuery {
+    /// Protocol version of the sender, [`VERSION`].
+    pub version: u8,
+    /// The tenant of the job, and its token. A control port without tenants ignores them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+    /// Number of groups.
+    pub groups: u32,
+    /// Slots that each of them wants in each tree; it may be granted fewer.
+    pub slots: u32,
+    /// Classes of each.
+    pub classes: u8,
+    /// Trees of each.
+    pub trees: u8,
 }
 
 /// The session to resume. Only the member has the ticket.
@@ -316,6 +344,8 @@ pub enum SessionEvent {
         /// The rank that left.
         rank: u16,
     },
+    /// The quota has room for the groups, at this moment: nothing is reserved.
+    Quota {},
     /// The session continues where it broke.
     Resumed {},
     /// The job has these classes of packets from now on, for operations that it starts. Sent only to members that requested it.
@@ -457,7 +487,11 @@ mod tests {
     fn messages_are_one_json_object_each() {
         let join = SessionRequest::Join(Join::new("demo", (1, 4), Mode::Bfp16, 256, 9));
         let text = serde_json::to_string(&join).unwrap();
-        assert!(text.len() < LINE_LEN_MAX && !text.contains('\n'));
+        assert!(text.len() < LINE_LEN_MAX && !text.contains('\n') && !text.contains("group"));
+        let of_group = Join { group: "tp".into(), ..Join::new("demo", (1, 4), Mode::Bfp16, 256, 9) };
+        let group = serde_json::to_string(&of_group).unwrap();
+        assert!(group.contains(r#""group":"tp""#), "{group}");
+        assert_eq!(serde_json::from_str::<Join>(&group).unwrap(), of_group);
         assert_eq!(serde_json::from_str::<SessionRequest>(&text).unwrap(), join);
         let older = text.replace(r#""classes":1,"#, "").replace(r#","tree":0,"trees":1"#, "");
         assert!(older.len() < text.len());
@@ -473,6 +507,14 @@ mod tests {
         for reason in [Refusal::Protocol, Refusal::JobRunning, Refusal::Unavailable] {
             assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
         }
+        let query =
+            QuotaQuery { version: VERSION, credentials: None, groups: 3, slots: 64, classes: 1, trees: 2 };
+        let text = serde_json::to_string(&SessionRequest::Quota(query.clone())).unwrap();
+        assert_eq!(
+            text,
+            format!(r#"{{"type":"quota","version":{VERSION},"groups":3,"slots":64,"classes":1,"trees":2}}"#)
+        );
+        assert_eq!(serde_json::from_str::<SessionRequest>(&text).unwrap(), SessionRequest::Quota(query));
         let event = SessionEvent::Refused { reason: Refusal::RankTaken, message: "x".into() };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"type":"refused","reason":"rank_taken","message":"x"}"#);

@@ -92,6 +92,7 @@ impl SessionFailure {
             SessionEvent::Alive {}
             | SessionEvent::Path(_)
             | SessionEvent::Admitted(_)
+            | SessionEvent::Quota {}
             | SessionEvent::Resumed {}
             | SessionEvent::PeerLeft { .. }
             | SessionEvent::Band(_) => None,

@@ -131,6 +131,21 @@ pub unsafe extern "C" fn netfold_builder_set_job(
     unsafe { edit(builder, |_, builder| Ok(builder.job(text(name, "name")?))) }
 }
 
+/// Makes this a group of the job: some of its workers, with ranks and a world size of their own. The name has 1 to 64 bytes of UTF-8 without a
+/// slash, the same on all ranks of the group, and is unique in the job. A controller lists a group under its job and ends it with its job.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_group(
+    builder: *mut netfold_builder,
+    name: *const c_char,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.group(text(name, "name")?))) }
+}
+
 /// This worker's rank, from 0, each once.
 ///
 /// # Safety

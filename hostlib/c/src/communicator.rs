@@ -453,6 +453,37 @@ pub unsafe extern "C" fn netfold_comm_network(comm: *const netfold_comm, out: *m
     })
 }
 
+/// Splits the ranks into groups, as MPI_Comm_split does: ranks with the same `color`, 0 or more, form a group, numbered by `key` and then by
+/// their rank here. All ranks call it; those with a negative color have no group, and NULL is written to `*out`. Writes the group's
+/// communicator to `*out`, which has this communicator's settings and is to be left or freed before it. It is a group of this
+/// communicator's job (see netfold_builder_set_group). A quota of the tenant that is too small for the groups is NETFOLD_RESULT_REFUSED on all
+/// ranks, with the slots that are needed in netfold_last_error().
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_split(
+    comm: *const netfold_comm,
+    color: i32,
+    key: i32,
+    out: *mut *mut netfold_comm,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let comm = unsafe { reference(comm, "comm") }?;
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let group = match comm.0.split(u32::try_from(color).ok(), key)? {
+            Some(builder) => Box::into_raw(Box::new(netfold_comm(builder.connect()?))),
+            None => std::ptr::null_mut(),
+        };
+        // SAFETY: by this function's contract.
+        unsafe { put(out, group, "out") }
+    })
+}
+
 /// Aborts the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks report this one
 /// lost.
 ///

@@ -147,6 +147,23 @@ impl Communicator {
         Ok(Work::new(started, send.into_iter().chain(recv).chain(residual).collect()))
     }
 
+    /// Splits the ranks into groups, as MPI does; `None` for ranks without a color.
+    #[pyo3(signature = (color, key))]
+    fn split(&self, py: Python<'_>, color: Option<u32>, key: i32) -> PyResult<Option<Self>> {
+        let communicator = self.open(py)?;
+        let group = py.detach(|| -> Result<_, netfold::Error> {
+            let Some(builder) = communicator.split(color, key)? else { return Ok(None) };
+            builder.connect().map(Some)
+        });
+        let group = group.map_err(|error| errors::from_library(py, &error))?;
+        let (rescale, without_stragglers) = (self.rescale, self.without_stragglers);
+        Ok(group.map(|group| {
+            let (rank, world) = (group.rank(), group.world_size());
+            let state = Home::new(Mutex::new(State::Open(Arc::new(group))));
+            Self { state, started: Mutex::default(), rank, world, rescale, without_stragglers }
+        }))
+    }
+
     /// This worker's rank.
     #[getter]
     fn rank(&self) -> u16 {

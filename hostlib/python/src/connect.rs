@@ -18,6 +18,7 @@ pub(crate) struct Options {
     rank: u16,
     world: u16,
     job: Option<String>,
+    group: Option<String>,
     switch: Option<String>,
     controller: Option<String>,
     controller_ca: Option<String>,
@@ -55,6 +56,9 @@ impl Options {
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
         let builder = Communicator::builder().rank(self.rank).world_size(self.world);
         let mut builder = builder.authenticated(self.authenticated);
+        if let Some(group) = &self.group {
+            builder = builder.group(group);
+        }
         if let Some(part) = self.tolerance {
             let tolerance = parse_tolerance(py, part, self.rescales(), self.without_stragglers)?;
             builder = builder.tolerance(tolerance);
@@ -80,6 +84,7 @@ impl Options {
             }
             match name.extract::<String>()?.as_str() {
                 "job" => options.job = Some(value.extract()?),
+                "group" => options.group = Some(value.extract()?),
                 "switch" => options.switch = Some(value.extract()?),
                 "controller" => options.controller = Some(value.extract()?),
                 "controller_ca" => options.controller_ca = Some(value.extract()?),

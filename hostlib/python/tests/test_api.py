@@ -10,6 +10,8 @@ import pytest
 
 import netfold
 
+from conftest import free_port
+
 numpy = pytest.importorskip("numpy")
 
 
@@ -55,6 +57,38 @@ def test_other_reductions_are_exact(ranks, op, dtype, fold):
     want = fold(fold(inputs[0], inputs[1]), inputs[2])
     for result in results:
         numpy.testing.assert_array_equal(result, want)
+
+
+def test_groups_are_split_by_color_and_key(ranks):
+    def body(comm):
+        with pytest.raises(netfold.ArgumentError, match="color -1"):
+            comm.split(-1)
+        with comm.split(comm.rank // 2, -comm.rank) as pair:
+            assert (pair.rank, pair.world_size, pair.mode) == (1 - comm.rank % 2, 2, "bfp16")
+            assert "switch" in pair.path
+            total = pair.all_reduce(numpy.full(1000, comm.rank, numpy.float32))
+        odd = comm.split(comm.rank % 2 if comm.rank % 2 else None)
+        assert (odd is None) == (comm.rank % 2 == 0)
+        if odd is not None:
+            odd.close()
+        comm.barrier()
+        return int(total[0])
+
+    assert ranks(4, body, mode="bfp16") == [1, 1, 5, 5]
+
+
+def test_a_group_has_a_job_and_a_name(ranks, switch):
+    port = free_port()
+
+    def body(comm):
+        named = {"job": "named", "group": "tp", "switch": switch.address, "rendezvous": f"127.0.0.1:{port}"}
+        with netfold.Communicator(comm.rank, 2, shared_memory=False, **named) as group:
+            assert "switch" in group.path
+            return int(group.all_reduce(numpy.ones(10, numpy.int32))[0])
+
+    assert ranks(2, body) == [2, 2]
+    with pytest.raises(netfold.ArgumentError, match="slash"):
+        netfold.Communicator(0, 1, group="a/b", switch=switch.address)
 
 
 def test_average_out_of_place_leaves_the_input_alone(ranks):

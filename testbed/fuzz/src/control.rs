@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, Resume, ResumeTicket,
-    SessionEvent, SessionRequest,
+    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, QuotaQuery, Resume,
+    ResumeTicket, SessionEvent, SessionRequest,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
@@ -223,8 +223,16 @@ impl Scene {
 
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
-        let request = match input.below(9) {
+        let request = match input.below(10) {
             8 => self.resume(input),
+            9 => SessionRequest::Quota(QuotaQuery {
+                version: netfold_wire::VERSION,
+                credentials: credentials(input),
+                groups: input.word(),
+                slots: input.word(),
+                classes: input.byte(),
+                trees: input.byte(),
+            }),
             0 => {
                 let mut counter = || u64::from(input.byte()) << (8 * (input.byte() % 8));
                 let [tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received] =
@@ -242,9 +250,10 @@ impl Scene {
             2 => SessionRequest::Band {},
             3 => SessionRequest::Path { token: self.token(id, input) },
             _ => SessionRequest::Join(Join {
-                version: if input.below(32) == 0 { input.byte() } else { 1 },
+                version: if input.below(32) == 0 { input.byte() } else { netfold_wire::VERSION },
                 credentials: credentials(input),
                 job: ["a", "b", "c", ""][input.below(4)].into(),
+                group: ["", "", "tp", "dp", "a/b"][input.below(5)].into(),
                 rank: input.below(5) as u16,
                 world: input.below(5) as u16,
                 mode: Mode::ALL[usize::from(input.below(16) == 0)],

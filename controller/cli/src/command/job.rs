@@ -267,8 +267,8 @@ fn list(
             mode_word(spec.mode()),
             spec.trees.to_string(),
             grouped(u64::from(job.slots_held)),
-            goodput(job),
-            retransmissions(job),
+            goodput(job.traffic.as_ref()),
+            retransmissions(job.traffic.as_ref()),
             job.band.as_ref().map(|band| band_words(band).0).unwrap_or_default(),
             Some(since(job))
                 .filter(|since| !since.is_empty())
@@ -342,7 +342,39 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         }
         members.print(output, "  no workers yet")?;
     }
-    Ok(())
+    groups(output, job)
+}
+
+/// Prints its groups.
+fn groups(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    if job.groups.is_empty() {
+        return Ok(());
+    }
+    output.line(format_args!("\ngroups: {}", job.groups.len()))?;
+    let mut table = Table::new(&[
+        "  group",
+        "state",
+        "#workers",
+        "mode",
+        "#slots",
+        "#epoch",
+        "#goodput",
+        "#retransmitted",
+    ]);
+    for group in &job.groups {
+        let spec = group.spec.unwrap_or_default();
+        table.row([
+            format!("  {}", group.group),
+            state_word(group.state()),
+            spec.world.to_string(),
+            mode_word(spec.mode()),
+            grouped(u64::from(group.slots_held)),
+            group.epoch.to_string(),
+            goodput(group.traffic.as_ref()),
+            retransmissions(group.traffic.as_ref()),
+        ]);
+    }
+    table.print(output, "  no groups")
 }
 
 /// Prints its goodput and retransmissions, in the last seconds and in all.
@@ -351,8 +383,8 @@ fn traffic(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     let totals = traffic.totals.unwrap_or_default();
     output.line(format_args!(
         "  goodput   {} for each worker; {} of packets retransmitted",
-        goodput(job),
-        retransmissions(job)
+        goodput(job.traffic.as_ref()),
+        retransmissions(job.traffic.as_ref())
     ))?;
     output.line(format_args!(
         "  in all    {} of tensors, {} packets sent ({} retransmitted), {} results",

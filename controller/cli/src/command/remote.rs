@@ -45,14 +45,14 @@ pub(super) fn limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
 }
 
-/// A job's goodput; empty if no worker has reported any.
-pub(super) fn goodput(job: &v1::Job) -> String {
-    job.traffic.map(|traffic| bytes_per_second(traffic.goodput)).unwrap_or_default()
+/// The goodput of a job or group; empty if no worker has reported any.
+pub(super) fn goodput(traffic: Option<&v1::Traffic>) -> String {
+    traffic.map(|traffic| bytes_per_second(traffic.goodput)).unwrap_or_default()
 }
 
-/// The fraction of the packets that a job sent in the last seconds that were retransmissions; empty if no worker has reported any.
-pub(super) fn retransmissions(job: &v1::Job) -> String {
-    job.traffic.map(|traffic| percent(traffic.retransmission_ratio)).unwrap_or_default()
+/// The fraction of the packets that a job or group sent in the last seconds that were retransmissions; empty if no worker has reported any.
+pub(super) fn retransmissions(traffic: Option<&v1::Traffic>) -> String {
+    traffic.map(|traffic| percent(traffic.retransmission_ratio)).unwrap_or_default()
 }
 
 /// A fraction in percent; a fraction that is not 0 is not shown as 0.
@@ -94,25 +94,44 @@ pub(super) fn clock(unix_ms: u64) -> String {
 /// A job for `--json`.
 pub(super) fn job_value(job: &v1::Job) -> Value {
     let name = job.name.clone().unwrap_or_default();
-    let spec = job.spec.unwrap_or_default();
     let trees: Vec<Value> = job.trees.iter().map(tree_value).collect();
+    let groups: Vec<Value> = job.groups.iter().map(group_value).collect();
     json!({
         "event": "job", "tenant": name.tenant, "job": name.job, "state": state_word(job.state()), "declared": job.declared,
         "epoch": job.epoch, "changed_s": job.changed_s, "last": job.last, "slots_held": job.slots_held,
-        "spec": { "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes, "authenticated": spec.authenticated,
-                  "trees": spec.trees,
-                  "iteration": spec.iteration.map(|iteration| json!({
-                      "work": iteration.work, "compute_us": iteration.compute_us,
-                      "send_after_us": iteration.send_after_us.unwrap_or(iteration.compute_us), "bytes": iteration.bytes,
-                  })) },
+        "spec": spec_value(job.spec.unwrap_or_default()),
         "band": job.band.as_ref().map(|band| json!({
             "first": band.first, "classes": band.classes, "dscp": band.dscp,
         })),
-        "traffic": job.traffic.map(|traffic| json!({
-            "goodput": traffic.goodput, "retransmission_ratio": traffic.retransmission_ratio,
-            "totals": counters_value(traffic.totals.unwrap_or_default()),
+        "traffic": job.traffic.map(traffic_value),
+        "trees": trees, "groups": groups,
+    })
+}
+
+fn spec_value(spec: v1::JobSpec) -> Value {
+    json!({
+        "workers": spec.world, "mode": mode_word(spec.mode()), "slots": spec.slots, "classes": spec.classes, "authenticated": spec.authenticated,
+        "trees": spec.trees,
+        "iteration": spec.iteration.map(|iteration| json!({
+            "work": iteration.work, "compute_us": iteration.compute_us,
+            "send_after_us": iteration.send_after_us.unwrap_or(iteration.compute_us), "bytes": iteration.bytes,
         })),
-        "trees": trees,
+    })
+}
+
+fn traffic_value(traffic: v1::Traffic) -> Value {
+    json!({
+        "goodput": traffic.goodput, "retransmission_ratio": traffic.retransmission_ratio,
+        "totals": counters_value(traffic.totals.unwrap_or_default()),
+    })
+}
+
+/// A group of a job, as in the job's value.
+fn group_value(group: &v1::Group) -> Value {
+    let trees: Vec<Value> = group.trees.iter().map(tree_value).collect();
+    json!({
+        "group": group.group, "state": state_word(group.state()), "epoch": group.epoch, "slots_held": group.slots_held,
+        "spec": spec_value(group.spec.unwrap_or_default()), "traffic": group.traffic.map(traffic_value), "trees": trees,
     })
 }
 
@@ -142,7 +161,7 @@ fn tree_value(tree: &v1::Tree) -> Value {
 /// A switch for `--json`.
 pub(super) fn switch_value(switch: &v1::Switch) -> Value {
     let ranges: Vec<Value> = switch.ranges.iter().map(|range| json!({
-        "first_slot": range.first, "slots": range.slots, "job": full_name(range.job.as_ref()), "tree": range.tree,
+        "first_slot": range.first, "slots": range.slots, "job": full_name(range.job.as_ref()), "group": range.group, "tree": range.tree,
     })).collect();
     let packets: std::collections::BTreeMap<_, _> = switch.packets.iter().collect();
     json!({
@@ -185,7 +204,7 @@ pub(super) fn link_values<'a>(
 pub(super) fn event_value(event: &v1::Event) -> Value {
     json!({
         "event": "controller_event", "number": event.number, "at_ms": event.at_ms, "kind": event.kind,
-        "job": full_name(event.job.as_ref()), "switch": event.switch, "epoch": event.epoch,
+        "job": full_name(event.job.as_ref()), "group": event.group, "switch": event.switch, "epoch": event.epoch,
         "reason": event.reason, "message": event.message,
     })
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use netfold_control::{CongestionAlgorithm, Numerics, Refusal};
 use netfold_controller::admission::Config;
+use netfold_controller::jobs::subject;
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueueAddress};
 use netfold_io::fault::{FaultConfig, Faulty};
@@ -474,10 +475,11 @@ fn numbered(path: &Path, queue: u64) -> PathBuf {
 
 fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
     match event {
-        JobEvent::Started { name, tree, spec, placement, .. } => {
+        JobEvent::Started { name, group, tree, spec, placement, .. } => {
             let queue = placement.switches.first().copied().unwrap_or(0);
             output.event(&Event::JobStarted {
                 job: name.to_string(),
+                group: group.clone(),
                 workers: spec.world,
                 mode: spec.mode.to_string(),
                 slots: placement.job().slots,
@@ -490,18 +492,26 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
                 String::new()
             };
             output.line(format_args!(
-                "job '{name}': {} workers, {}, {} slots{place}",
+                "{}: {} workers, {}, {} slots{place}",
+                subject(name, group),
                 spec.world,
                 spec.mode,
                 placement.job().slots
             ))
         }
-        JobEvent::Ended { name, reason, .. } => {
-            output.event(&Event::JobEnded { job: name.to_string(), reason: reason.to_string() })?;
-            output.line(format_args!("job '{name}': ended, {reason}"))
+        JobEvent::Ended { name, group, reason, .. } => {
+            output.event(&Event::JobEnded {
+                job: name.to_string(),
+                group: group.clone(),
+                reason: reason.to_string(),
+            })?;
+            output.line(format_args!("{}: ended, {reason}", subject(name, group)))
         }
-        JobEvent::NotStarted { name, reason, message } => {
+        JobEvent::NotStarted { name, group, reason, message } if group.is_empty() => {
             refused(output, &name.to_string(), *reason, message)
+        }
+        JobEvent::NotStarted { name, group, reason, message } => {
+            refused(output, &subject(name, group), *reason, message)
         }
         JobEvent::Refused { peer, reason, message } => refused(output, &peer.to_string(), *reason, message),
         JobEvent::SwitchFailed { job, message } => {

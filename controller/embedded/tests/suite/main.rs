@@ -6,6 +6,7 @@ mod bounded;
 mod collectives;
 mod congestion;
 mod controlled;
+mod groups;
 mod paths;
 mod reflection;
 mod start;

@@ -90,7 +90,7 @@ pub struct Job {
     /// The forming and running trees. Not in lists.
     #[prost(message, repeated, tag = "8")]
     pub trees: ::prost::alloc::vec::Vec<Tree>,
-    /// Slots that it holds, over all trees and switches.
+    /// Slots that it and its groups hold, over all trees and switches.
     #[prost(uint32, tag = "9")]
     pub slots_held: u32,
     /// Its classes of packets while it runs; not set if jobs have no classes of their own.
@@ -99,6 +99,34 @@ pub struct Job {
     /// Its traffic; not set before a worker with a place has reported any.
     #[prost(message, optional, tag = "11")]
     pub traffic: ::core::option::Option<Traffic>,
+    /// Its forming and running groups, by name. Not in lists.
+    #[prost(message, repeated, tag = "12")]
+    pub groups: ::prost::alloc::vec::Vec<Group>,
+}
+/// A group of a job: some of its workers, with trees and slots of their own.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Group {
+    /// Its name within the job.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// What its workers must agree on.
+    #[prost(message, optional, tag = "2")]
+    pub spec: ::core::option::Option<JobSpec>,
+    /// `JOB_STATE_FORMING` or `JOB_STATE_RUNNING`.
+    #[prost(enumeration = "JobState", tag = "3")]
+    pub state: i32,
+    /// Epoch of its newest place, 0 if it has none yet.
+    #[prost(uint32, tag = "4")]
+    pub epoch: u32,
+    /// Slots that it holds, over all trees and switches.
+    #[prost(uint32, tag = "5")]
+    pub slots_held: u32,
+    /// Its traffic; not set before a worker with a place has reported any.
+    #[prost(message, optional, tag = "6")]
+    pub traffic: ::core::option::Option<Traffic>,
+    /// The forming and running trees.
+    #[prost(message, repeated, tag = "7")]
+    pub trees: ::prost::alloc::vec::Vec<Tree>,
 }
 /// Traffic of a job, as its workers report it.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -291,6 +319,9 @@ pub struct Event {
     /// One sentence.
     #[prost(string, tag = "8")]
     pub message: ::prost::alloc::string::String,
+    /// The job's group that it concerns; empty if none.
+    #[prost(string, tag = "9")]
+    pub group: ::prost::alloc::string::String,
 }
 /// Asks to end a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -500,6 +531,9 @@ pub struct Range {
     /// Number of the job's tree.
     #[prost(uint32, tag = "4")]
     pub tree: u32,
+    /// The job's group that holds it; empty for the job itself.
+    #[prost(string, tag = "5")]
+    pub group: ::prost::alloc::string::String,
 }
 /// A link between two switches.
 #[derive(Clone, PartialEq, ::prost::Message)]

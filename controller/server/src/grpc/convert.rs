@@ -4,7 +4,7 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
+    AccessView, ControllerEvent, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
     SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
@@ -96,19 +96,28 @@ fn name_message(name: JobName) -> v1::JobName {
     v1::JobName { tenant: name.tenant, job: name.job }
 }
 
+fn spec_message(spec: JobSpec) -> v1::JobSpec {
+    v1::JobSpec {
+        world: u32::from(spec.world),
+        mode: mode_message(spec.mode).into(),
+        slots: spec.slots,
+        classes: u32::from(spec.classes),
+        trees: u32::from(spec.trees),
+        authenticated: spec.authenticated,
+        iteration: spec.iteration.map(iteration_message),
+    }
+}
+
+fn slots_held(trees: &[TreeView]) -> u32 {
+    trees.iter().flat_map(|tree| &tree.places).map(|place| place.slots).sum()
+}
+
 pub(super) fn job(job: JobView) -> v1::Job {
-    let slots_held = job.trees.iter().flat_map(|tree| &tree.places).map(|place| place.slots).sum();
+    let groups: u32 = job.groups.iter().map(|group| slots_held(&group.trees)).sum();
+    let slots_held = slots_held(&job.trees) + groups;
     v1::Job {
         name: Some(name_message(job.name)),
-        spec: Some(v1::JobSpec {
-            world: u32::from(job.spec.world),
-            mode: mode_message(job.spec.mode).into(),
-            slots: job.spec.slots,
-            classes: u32::from(job.spec.classes),
-            trees: u32::from(job.spec.trees),
-            authenticated: job.spec.authenticated,
-            iteration: job.spec.iteration.map(iteration_message),
-        }),
+        spec: Some(spec_message(job.spec)),
         declared: job.declared,
         state: state_message(job.state).into(),
         epoch: job.epoch,
@@ -118,6 +127,19 @@ pub(super) fn job(job: JobView) -> v1::Job {
         slots_held,
         band: job.band.map(band),
         traffic: job.traffic.map(traffic),
+        groups: job.groups.into_iter().map(group).collect(),
+    }
+}
+
+fn group(group: GroupView) -> v1::Group {
+    v1::Group {
+        group: group.group,
+        spec: Some(spec_message(group.spec)),
+        state: state_message(group.state).into(),
+        epoch: group.epoch,
+        slots_held: slots_held(&group.trees),
+        traffic: group.traffic.map(traffic),
+        trees: group.trees.into_iter().map(tree).collect(),
     }
 }
 
@@ -220,6 +242,7 @@ fn range(range: RangeView, visibility: &Visibility) -> v1::Range {
         slots: range.slots,
         job: known.then(|| name_message(range.job)),
         tree: if known { u32::from(range.tree) } else { 0 },
+        group: if known { range.group } else { String::new() },
     }
 }
 
@@ -262,6 +285,7 @@ pub(super) fn event(event: &ControllerEvent) -> v1::Event {
         epoch: event.epoch,
         reason: event.reason.unwrap_or_default().to_owned(),
         message: event.message.clone(),
+        group: event.group.clone(),
     }
 }
 

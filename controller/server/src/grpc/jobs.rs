@@ -204,7 +204,7 @@ impl Filter {
             .into_iter()
             .skip(first)
             .take(self.page_size)
-            .map(|job| v1::Job { trees: Vec::new(), ..convert::job(job) })
+            .map(|job| v1::Job { trees: Vec::new(), groups: Vec::new(), ..convert::job(job) })
             .collect();
         let last = page.last().filter(|_| more).and_then(|job| job.name.as_ref());
         let next_page_token = last.map(|name| token(&name.tenant, &name.job)).unwrap_or_default();

@@ -411,6 +411,15 @@ void netfold_builder_free(netfold_builder *builder);
 netfold_result netfold_builder_set_job(netfold_builder *builder, const char *name);
 
 /**
+ * Makes this a group of the job: some of its workers, with ranks and a world size of their own. The name has 1 to 64 bytes of UTF-8 without a
+ * slash, the same on all ranks of the group, and is unique in the job. A controller lists a group under its job and ends it with its job.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone; `name` is null or a C string.
+ */
+netfold_result netfold_builder_set_group(netfold_builder *builder,
+                                         const char *name);
+
+/**
  * This worker's rank, from 0, each once.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
@@ -763,6 +772,20 @@ netfold_result netfold_comm_path(const netfold_comm *comm,
  */
 netfold_result netfold_comm_network(const netfold_comm *comm,
                                     int32_t *out);
+
+/**
+ * Splits the ranks into groups, as MPI_Comm_split does: ranks with the same `color`, 0 or more, form a group, numbered by `key` and then by
+ * their rank here. All ranks call it; those with a negative color have no group, and NULL is written to `*out`. Writes the group's
+ * communicator to `*out`, which has this communicator's settings and is to be left or freed before it. It is a group of this
+ * communicator's job (see netfold_builder_set_group). A quota of the tenant that is too small for the groups is NETFOLD_RESULT_REFUSED on all
+ * ranks, with the slots that are needed in netfold_last_error().
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ */
+netfold_result netfold_comm_split(const netfold_comm *comm,
+                                  int32_t color,
+                                  int32_t key,
+                                  netfold_comm **out);
 
 /**
  * Aborts the job on this rank, from any thread: pending and later calls fail promptly here, and the other ranks report this one

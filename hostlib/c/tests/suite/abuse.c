@@ -42,6 +42,7 @@ static void null_pointers(void)
     netfold_comm_free(NULL);
     netfold_work_free(NULL);
     IS(netfold_builder_set_job(NULL, "a"), NULL_POINTER);
+    IS(netfold_builder_set_group(NULL, "a"), NULL_POINTER);
     IS(netfold_builder_set_rank(NULL, 0), NULL_POINTER);
     IS(netfold_builder_set_world_size(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_mode(NULL, NETFOLD_MODE_BFP32), NULL_POINTER);
@@ -84,6 +85,7 @@ static void null_pointers(void)
     IS(netfold_comm_world_size(NULL, &number), NULL_POINTER);
     IS(netfold_comm_path(NULL, text, sizeof text, &needed), NULL_POINTER);
     IS(netfold_comm_network(NULL, &network), NULL_POINTER);
+    IS(netfold_comm_split(NULL, 0, 0, &comm), NULL_POINTER);
     IS(netfold_comm_abort(NULL), NULL_POINTER);
     IS(netfold_comm_failure(NULL), NULL_POINTER);
     IS(netfold_comm_leave(NULL), NULL_POINTER);
@@ -215,6 +217,25 @@ static netfold_comm *join(struct member *member)
     OK(netfold_builder_set_shared_memory(builder, member->table == NULL));
     OK(netfold_builder_connect(builder, &comm));
     return comm;
+}
+
+/* All ranks but the first form a group, numbered from the last. */
+static void split(netfold_comm *comm, const struct member *member)
+{
+    netfold_comm *group = NULL;
+    uint16_t rank, world;
+    float one = 1;
+    IS(netfold_comm_split(comm, 0, 0, NULL), NULL_POINTER);
+    OK(netfold_comm_split(comm, member->rank == 0 ? -1 : 7, -member->rank, &group));
+    CHECK((group == NULL) == (member->rank == 0));
+    if (group == NULL)
+        return;
+    OK(netfold_comm_rank(group, &rank));
+    OK(netfold_comm_world_size(group, &world));
+    CHECK(world == member->world - 1 && rank == world - member->rank);
+    OK(netfold_comm_all_reduce(group, &one, 1, NETFOLD_DTYPE_F32, NETFOLD_OP_SUM));
+    CHECK(one == (float)world);
+    OK(netfold_comm_leave(group));
 }
 
 static void look(netfold_comm *comm, const struct member *member)
@@ -359,6 +380,7 @@ static void *whole_then_aborted(void *context)
     float data[64] = {1};
     netfold_work *work = NULL;
     look(comm, member);
+    split(comm, member);
     refused(comm);
     works(comm, member);
     netfold_result result;

@@ -41,6 +41,7 @@ class Communicator:
         world_size: Optional[int] = None,
         *,
         job: str = "netfold",
+        group: Optional[str] = None,
         switch: Optional[str] = None,
         controller: Optional[str] = None,
         controller_ca: Optional[str] = None,
@@ -69,6 +70,10 @@ class Communicator:
         warn_unused_switch: bool = True,
     ) -> None:
         """Joins the job; returns when all ranks have joined.
+
+        ``group`` makes this a group of the ``job``: some of its ranks, with a ``rank`` and a ``world_size`` within the group. Its name, 1 to 64
+        bytes without a slash, is the same on all ranks of the group and unique in the job. A controller lists a group under its job and ends
+        it with its job. :meth:`split` names groups by itself.
 
         ``rank`` and ``world_size`` default to what torchrun, mpirun or srun put into the environment. ``switch`` is
         ``HOST:PORT``; instead of a switch's own control port, ``controller`` names a controller's port for workers, which chooses the
@@ -111,6 +116,7 @@ class Communicator:
             rank,
             world_size,
             job=job,
+            group=group,
             switch=switch,
             controller=controller,
             controller_ca=controller_ca,
@@ -176,6 +182,25 @@ class Communicator:
     def failure(self) -> Optional[Error]:
         """What ended the job, if it has ended."""
         return self._native.failure()
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional["Communicator"]:
+        """Splits the ranks into groups, as MPI does.
+
+        Ranks with the same ``color``, 0 or more, form a group, numbered by ``key`` and then by rank here. All ranks call it; those with
+        ``color=None`` have no group and get ``None``. Needs a ``rendezvous`` or an ``exchange``. A group has this communicator's settings,
+        and is to be closed before it. It is a group of this communicator's job, so the controller lists it under the job and ends it with
+        the job. A tenant's quota that is too small for the groups raises ``Refused`` on all ranks, with the slots that are needed.
+        """
+        if color is not None and not 0 <= color < 2**32:
+            raise ArgumentError(f"color {color} is out of range; give 0 to 2**32 - 1, or None for no group", "argument")
+        native = self._native.split(color, key)
+        if native is None:
+            return None
+        group = object.__new__(Communicator)
+        group._native = native
+        group._mode = self._mode
+        _open.add(group)
+        return group
 
     # -- Operations that return when they are done --
 

@@ -166,8 +166,8 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             Cell::from(Line::from(spec.world.to_string()).right_aligned()),
             Cell::from(mode_word(spec.mode())),
             Cell::from(Line::from(grouped(u64::from(job.slots_held))).right_aligned()),
-            Cell::from(Line::from(goodput(job)).right_aligned()),
-            Cell::from(Line::from(retransmissions(job)).right_aligned()),
+            Cell::from(Line::from(goodput(job.traffic.as_ref())).right_aligned()),
+            Cell::from(Line::from(retransmissions(job.traffic.as_ref())).right_aligned()),
             Cell::from(Line::from(since(job)).right_aligned()),
         ])
     });
