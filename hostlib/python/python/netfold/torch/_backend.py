@@ -68,8 +68,10 @@ class NetfoldGroup(Base):
         options: Optional[Options] = None,
         group_id: Optional[str] = None,
         ranks: Sequence[int] = (),
+        default: bool = False,
     ) -> None:
-        """``group_id`` is torch's name of the group and ``ranks`` are those of the world that are members: both are in :meth:`waiting`."""
+        """``group_id`` is torch's name of the group and ``ranks`` are those of the world that are members: both are in :meth:`waiting`. The groups
+        that torch makes after the ``default`` one are groups of its job."""
         super().__init__(rank, size)
         self._rank = rank
         self._size = size
@@ -90,7 +92,9 @@ class NetfoldGroup(Base):
         gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
         self._gloo: Any = gloo if self._options.confidential is None else _NoDataInClear(gloo)
         if size > 1:
-            self._communicator, self._why = _rendezvous.connect(exchange, rank, size, self._options, timeout)
+            self._communicator, self._why = _rendezvous.connect(
+                exchange, rank, size, self._options, timeout, "" if default else group_id
+            )
             if rank == 0:
                 logger.warning("netfold: %d ranks over %s", size, self.path())
         self._connecting = None
@@ -447,6 +451,8 @@ def create(options: Any, pg_options: Any = None) -> NetfoldGroup:
         Options.of(pg_options),
         group_id=str(options.group_id),
         ranks=options.global_ranks_in_group,
+        # torch makes the default group first, and all others of its ranks.
+        default=not dist.is_initialized(),
     )
 
 

@@ -8,8 +8,9 @@ import os
 import secrets
 import socket
 import threading
+import weakref
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from .. import ArgumentError, Communicator, Error, Switch
 from ._options import Options
@@ -73,12 +74,41 @@ embedded = _Embedded()
 atexit.register(embedded.close)
 
 
-def connect(exchange: StoreExchange, rank: int, size: int, options: Options, timeout: timedelta) -> Tuple[Optional[Communicator], str]:
-    """The group's communicator, or ``None`` and why there is none: the same on all ranks."""
+class _DefaultJob:
+    """The job of the process's default group, of which later groups are groups."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._name = ""
+        self._communicator: Callable[[], Optional[Communicator]] = lambda: None
+
+    def begin(self, name: str, communicator: Communicator) -> None:
+        self._process = os.getpid()
+        self._name = name
+        self._communicator = weakref.ref(communicator)
+
+    def name(self) -> str:
+        """Its name while it runs, else nothing."""
+        communicator = self._communicator() if self._process == os.getpid() else None
+        if communicator is None or communicator.closed or communicator.failure() is not None:
+            return ""
+        return self._name
+
+
+default_job = _DefaultJob()
+
+
+def connect(
+    exchange: StoreExchange, rank: int, size: int, options: Options, timeout: timedelta, group_id: Optional[str] = None
+) -> Tuple[Optional[Communicator], str]:
+    """The group's communicator, or ``None`` and why there is none: the same on all ranks.
+
+    ``group_id`` is torch's name of a group that torch makes: empty for the default group. Others are groups of its job.
+    """
     word = ""
     if rank == 0:
-        word = _first_word(options)
-    kind, address, job = exchange(word.encode())[0].decode().split(" ", 2)
+        word = _first_word(options, group_id)
+    kind, address, job, group = exchange(word.encode())[0].decode().split(" ", 3)
     seconds = min(timeout.total_seconds(), _JOIN_SECONDS_MAX)
     communicator: Optional[Communicator] = None
     verdict = ""
@@ -87,6 +117,7 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
             rank,
             size,
             job=job,
+            group=group or None,
             switch=address if kind == "switch" else None,
             controller=address if kind == "controller" else None,
             controller_ca=options.controller_ca,
@@ -123,6 +154,8 @@ def connect(exchange: StoreExchange, rank: int, size: int, options: Options, tim
     verdicts = [text.decode() for text in exchange(verdict.encode())]
     bad = [(index, text) for index, text in enumerate(verdicts) if text]
     if not bad:
+        if group_id == "" and communicator is not None:
+            default_job.begin(job, communicator)
         _warn_unused(communicator, rank, options)
         return communicator, ""
     if communicator is not None:
@@ -148,26 +181,36 @@ def _warn_unused(communicator: Optional[Communicator], rank: int, options: Optio
         logger.warning("netfold: the configured %s is not used: %s", configured, reason)
 
 
-def _first_word(options: Options) -> str:
-    """How the job is joined, the address, and the job's name, by rank 0."""
+def _first_word(options: Options, group_id: Optional[str]) -> str:
+    """How the job is joined, the address, the job's name and the group's, by rank 0. The group's is empty where it is a job of its own."""
     run = options.job
     if run is None:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "torch")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
         run = f"{run}.{restart}" if restart else run
     # The random part distinguishes groups of one run, and restarts of it.
-    name = "".join(letter if letter.isascii() and letter.isprintable() and letter != " " else "_" for letter in run)
-    job = f"{name[:_JOB_NAME_MAX]}.{secrets.token_hex(4)}"
+    group = ""
+    job = default_job.name() if group_id else ""
+    if job:
+        group = _unique(group_id or "")
+    else:
+        job = _unique(run)
     if options.switch:
-        return f"switch {options.switch} {job}"
+        return f"switch {options.switch} {job} {group}"
     if options.controller:
-        return f"controller {options.controller} {job}"
+        return f"controller {options.controller} {job} {group}"
     try:
         address = embedded.address(options.listen or _host_ip())
     except Error as error:
         logger.warning("netfold: no software switch in this process: %s", error)
-        return f"none - {job}"
-    return f"switch {address} {job}"
+        return f"none - {job} {group}"
+    return f"switch {address} {job} {group}"
+
+
+def _unique(name: str) -> str:
+    """A name for the switch that no other process gives."""
+    plain = "".join(letter if letter.isascii() and letter.isprintable() and letter not in " /" else "_" for letter in name)
+    return f"{plain[:_JOB_NAME_MAX]}.{secrets.token_hex(4)}"
 
 
 def _host_ip() -> str:
