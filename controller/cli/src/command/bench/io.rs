@@ -116,7 +116,7 @@ fn measure(config: &IoConfig, backend: &Backend, output: &Output) -> Result<(), 
     let row = match row {
         Ok(row) => row,
         Err(IoBenchError::Absent(why)) => {
-            return Ok(output.line(format_args!("skipped: {}: {why}", backend.name()))?);
+            return output.line(format_args!("skipped: {}: {why}", backend.name()));
         }
         Err(error) => return Err(CliError::IoBench(Box::new(error))),
     };
