@@ -106,6 +106,24 @@ pub(crate) struct PropertiesV12 {
     pub(crate) plane: i16,
 }
 
+/// `ncclNetSGE_v8_t`: memory of a window of an all-gather or a reduce-scatter.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PartV8 {
+    pub(crate) registration: Handle,
+    pub(crate) address: *mut c_void,
+    pub(crate) size: u32,
+}
+
+/// `ncclNetSGE_v11_t` and `ncclNetSGE_v12_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PartV11 {
+    pub(crate) registration: Handle,
+    pub(crate) address: *mut c_void,
+    pub(crate) size: usize,
+}
+
 /// The result of every function: 0, or one of [`Code`](crate::result::Code).
 pub(crate) type Returned = c_int;
 
@@ -242,9 +260,9 @@ table! {
         reg_mr_dma_buf: fn(Handle, *mut c_void, usize, c_int, u64, c_int, Out),
         dereg_mr: fn(Handle, Handle),
         iallreduce: fn(Handle, *mut c_void, *mut c_void, c_int, c_int, c_int, Handle, Handle, Out),
-        iallgather: fn(Handle, *mut c_void, c_int, Ignored, usize, usize, usize, Handle, Out),
+        iallgather: fn(Handle, *mut c_void, c_int, *const PartV8, usize, usize, usize, Handle, Out),
         ireducescatter:
-            fn(Handle, c_int, Ignored, *mut c_void, usize, usize, usize, c_int, c_int, Handle, Out),
+            fn(Handle, c_int, *const PartV8, *mut c_void, usize, usize, usize, c_int, c_int, Handle, Out),
         iflush: fn(Handle, *mut c_void, c_int, Handle, Out),
         test: fn(Handle, *mut c_int, *mut c_int),
         close_coll: fn(Handle),
@@ -265,9 +283,9 @@ table! {
         reg_mr_dma_buf: fn(Handle, *mut c_void, usize, c_int, u64, c_int, Out),
         dereg_mr: fn(Handle, Handle),
         iallreduce: fn(Handle, *mut c_void, *mut c_void, usize, c_int, c_int, Handle, Handle, Out),
-        iallgather: fn(Handle, *mut c_void, c_int, Ignored, usize, usize, usize, Handle, Out),
+        iallgather: fn(Handle, *mut c_void, c_int, *const PartV11, usize, usize, usize, Handle, Out),
         ireducescatter:
-            fn(Handle, c_int, Ignored, *mut c_void, usize, usize, usize, c_int, c_int, Handle, Out),
+            fn(Handle, c_int, *const PartV11, *mut c_void, usize, usize, usize, c_int, c_int, Handle, Out),
         iflush: fn(Handle, *mut c_void, c_int, Handle, Out),
         test: fn(Handle, *mut c_int, *mut c_int),
         close_coll: fn(Handle),
@@ -291,6 +309,8 @@ const _: () = {
     assert!(core::mem::offset_of!(PropertiesV12, max_p2p_bytes) == 104);
     assert!(core::mem::offset_of!(PropertiesV12, max_multi_request) == 120);
     assert!(core::mem::offset_of!(PropertiesV12, rail) == 124);
+    assert!(size_of::<PartV8>() == 24 && core::mem::offset_of!(PartV8, size) == 16);
+    assert!(size_of::<PartV11>() == 24 && core::mem::offset_of!(PartV11, size) == 16);
     assert!(size_of::<NetV6>() == 17 * 8 && size_of::<CollNetV6>() == 15 * 8);
     assert!(size_of::<NetV8>() == 19 * 8 && size_of::<CollNetV8>() == 17 * 8);
     assert!(size_of::<NetV11<PropertiesV11>>() == 22 * 8 && size_of::<CollNetV11<PropertiesV11>>() == 19 * 8);

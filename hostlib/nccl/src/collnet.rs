@@ -1,11 +1,12 @@
-//! `ncclCollNet`: all-reduces in the network. The functions in every version's table.
+//! `ncclCollNet`: all-reduces, all-gathers and reduce-scatters in the network. The functions in every version's table.
 #![expect(unsafe_code, reason = "called by NCCL with raw pointers, and seen by it under fixed names")]
 
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::abi::{
-    CollNetV6, CollNetV8, CollNetV11, Handle, Logger, Name, Out, PropertiesV11, PropertiesV12, Returned,
+    CollNetV6, CollNetV8, CollNetV11, Handle, Logger, Name, Out, PartV8, PartV11, PropertiesV11,
+    PropertiesV12, Returned,
 };
 use crate::entry::{
     dereg_mr, devices, finalize, get_properties, init, init_context, posted, reg_mr, reg_mr_v6, tested,
@@ -19,6 +20,7 @@ use crate::properties::BYTES_MAX;
 use crate::registry::{Registry, parts};
 use crate::result::{Failure, Result};
 use crate::settings::Settings;
+use crate::window::Window;
 
 /// Requests in flight on a communicator, as NCCL may have.
 const REQUESTS_MAX_V6: u8 = 8;
@@ -159,6 +161,101 @@ unsafe extern "C" fn iallreduce_v11(
     guard("iallreduce", || unsafe { all_reduce(comm, send, recv, Reduction { count, dtype, op }, out) })
 }
 
+/// A part of a window, in any version.
+trait Part: Copy {
+    /// Address and bytes.
+    fn memory(self) -> (*mut c_void, usize);
+}
+
+impl Part for PartV8 {
+    fn memory(self) -> (*mut c_void, usize) {
+        (self.address, self.size as usize)
+    }
+}
+
+impl Part for PartV11 {
+    fn memory(self) -> (*mut c_void, usize) {
+        (self.address, self.size)
+    }
+}
+
+/// The memory of a window: of the one part that NCCL passes.
+///
+/// # Safety
+///
+/// `parts` is null or has `count` entries, whose memory is valid until the request is done.
+unsafe fn window_memory<P: Part>(count: c_int, parts: *const P, window: Window) -> Result<Region> {
+    if count != 1 {
+        return Err(Failure::argument(format!(
+            "a window in {count} parts; one is supported, as NCCL passes"
+        )));
+    }
+    // SAFETY: by this function's contract.
+    let (address, bytes) = unsafe { element(parts, 0, "parts") }?.memory();
+    if bytes != window.bytes {
+        return Err(Failure::argument(format!("a part of {bytes} bytes for a window of {}", window.bytes)));
+    }
+    if bytes > BYTES_MAX {
+        return Err(Failure::argument(format!("{bytes} bytes in one request; at most {BYTES_MAX}")));
+    }
+    // SAFETY: by this function's contract.
+    unsafe { Region::new(address, bytes) }
+}
+
+/// `send` is the begin of what the window has of this rank's part.
+unsafe extern "C" fn iallgather<P: Part>(
+    comm: Handle,
+    send: *mut c_void,
+    count: c_int,
+    parts: *const P,
+    bytes_per_rank: usize,
+    offset: usize,
+    bytes: usize,
+    _: Handle,
+    out: Out,
+) -> Returned {
+    guard("iallgather", || {
+        let window = Window { bytes_per_rank, offset, bytes };
+        let group = GROUPS.find(comm)?;
+        let sections = group.sections(window, 1)?;
+        // SAFETY: NCCL passes null or entries of the parts, whose memory it guarantees until the request is done.
+        let recv = unsafe { window_memory(count, parts, window) }?;
+        let own = sections.iter().find(|section| section.rank == group.rank());
+        // SAFETY: NCCL guarantees this rank's section until the request is done; without one nothing is read.
+        let send = own.map(|section| unsafe { Region::new(send, section.place.len()) }).transpose()?;
+        // SAFETY: NCCL passes null or a pointer to write.
+        unsafe { posted(group.all_gather(&sections, send, recv)?, out) }
+    })
+}
+
+/// `recv` is the begin of what the window has of this rank's part.
+unsafe extern "C" fn ireducescatter<P: Part>(
+    comm: Handle,
+    count: c_int,
+    parts: *const P,
+    recv: *mut c_void,
+    bytes_per_rank: usize,
+    offset: usize,
+    bytes: usize,
+    dtype: c_int,
+    op: c_int,
+    _: Handle,
+    out: Out,
+) -> Returned {
+    guard("ireducescatter", || {
+        let window = Window { bytes_per_rank, offset, bytes };
+        let group = GROUPS.find(comm)?;
+        let sections = group.sections(window, bytes_of(1, dtype)?)?;
+        // SAFETY: NCCL passes null or entries of the parts, whose memory it guarantees until the request is done.
+        let send = unsafe { window_memory(count, parts, window) }?;
+        let own = sections.iter().find(|section| section.rank == group.rank());
+        // SAFETY: NCCL guarantees this rank's section until the request is done; without one nothing is written.
+        let recv = own.map(|section| unsafe { Region::new(recv, section.place.len()) }).transpose()?;
+        // SAFETY: NCCL passes null or a pointer to write.
+        unsafe { posted(group.reduce_scatter(&sections, (dtype, op), send, recv)?, out) }
+    })
+}
+
 /// Memory of the host needs no flush; no request means that it is done.
 unsafe extern "C" fn iflush(_: Handle, _: *mut c_void, _: c_int, _: Handle, out: Out) -> Returned {
     // SAFETY: NCCL passes null or a pointer to write.
@@ -213,7 +310,7 @@ static ncclCollNetPlugin_v6: CollNetV6 = CollNetV6 {
     close_listen: Some(close_listen),
 };
 
-/// NCCL 2.20 and later. Without all-gather and reduce-scatter NCCL does them its own way.
+/// NCCL 2.20 and later.
 #[unsafe(no_mangle)]
 static ncclCollNetPlugin_v8: CollNetV8 = CollNetV8 {
     name: Name::new(crate::NAME),
@@ -227,8 +324,8 @@ static ncclCollNetPlugin_v8: CollNetV8 = CollNetV8 {
     reg_mr_dma_buf: None,
     dereg_mr: Some(dereg_mr),
     iallreduce: Some(iallreduce),
-    iallgather: None,
-    ireducescatter: None,
+    iallgather: Some(iallgather::<PartV8>),
+    ireducescatter: Some(ireducescatter::<PartV8>),
     iflush: Some(iflush),
     test: Some(test),
     close_coll: Some(close_coll),
@@ -248,8 +345,8 @@ const fn table_v11<P: crate::properties::Properties>() -> CollNetV11<P> {
         reg_mr_dma_buf: None,
         dereg_mr: Some(dereg_mr),
         iallreduce: Some(iallreduce_v11),
-        iallgather: None,
-        ireducescatter: None,
+        iallgather: Some(iallgather::<PartV11>),
+        ireducescatter: Some(ireducescatter::<PartV11>),
         iflush: Some(iflush),
         test: Some(test),
         close_coll: Some(close_coll),

@@ -15,6 +15,7 @@ use crate::memory::Region;
 use crate::registry::{Id, Slots};
 use crate::result::{Code, Failure, Result};
 use crate::settings::Settings;
+use crate::window::{Section, Window};
 
 /// The listener of one rank of a group. Used by one `connect`.
 #[derive(Debug)]
@@ -45,7 +46,8 @@ pub(crate) struct CollGroup {
 
 #[derive(Debug)]
 struct Request {
-    work: Work,
+    /// An operation for each section of a window; one for an all-reduce.
+    works: Vec<Work>,
     bytes: usize,
 }
 
@@ -188,44 +190,135 @@ impl CollGroup {
         Self { id, comm, mode, requests: Mutex::new(Slots::new(requests_max)) }
     }
 
+    /// This rank's number.
+    pub(crate) fn rank(&self) -> u16 {
+        self.comm.rank()
+    }
+
+    /// The sections of a window, whose elements have `element` bytes.
+    pub(crate) fn sections(&self, window: Window, element: usize) -> Result<Vec<Section>> {
+        window.sections(self.comm.world_size(), element)
+    }
+
     /// Starts an all-reduce; `None` when the maximum is in flight.
     pub(crate) fn all_reduce(&self, what: Reduction, send: Region, recv: Region) -> Result<Option<Handle>> {
-        let Reduction { count, dtype, op } = what;
-        let (true, Some(dtype), Some(op)) =
-            (supports(self.mode, dtype, op), element_type(dtype), reduction(op))
-        else {
-            return Err(Failure::argument(format!(
+        let (dtype, op) = self.supported(what.dtype, what.op)?;
+        let bytes = recv.len();
+        self.post(bytes, || {
+            let call = Call::new(Collective::AllReduce, dtype, op, what.count);
+            Ok(vec![crate::memory::submit(&self.comm, &call, Some(send), Some(recv))?])
+        })
+    }
+
+    /// Starts the all-gather of a window: a broadcast of each section by the rank that it is of. `send` is this rank's section, if it has one.
+    /// `None` when the maximum is in flight.
+    pub(crate) fn all_gather(
+        &self,
+        sections: &[Section],
+        send: Option<Region>,
+        recv: Region,
+    ) -> Result<Option<Handle>> {
+        let bytes = recv.len();
+        let parts = recv.split(sections.iter().map(|section| section.place.clone()));
+        let mut send = send;
+        self.post(bytes, || {
+            let works = sections.iter().zip(parts).map(|(section, part)| {
+                let root = section.rank;
+                let call = Call::new(Collective::Broadcast { root }, DType::U8, ReduceOp::Sum, part.len());
+                let mine = if root == self.rank() { send.take() } else { None };
+                crate::memory::submit(&self.comm, &call, mine, Some(part))
+            });
+            self.all_or_none(works)
+        })
+    }
+
+    /// Starts the reduce-scatter of a window: a reduction of each section to the rank that it is of. `recv` is for this rank's section, if it
+    /// has one. `None` when the maximum is in flight.
+    pub(crate) fn reduce_scatter(
+        &self,
+        sections: &[Section],
+        (dtype, op): (i32, i32),
+        send: Region,
+        recv: Option<Region>,
+    ) -> Result<Option<Handle>> {
+        let (dtype, op) = self.supported(dtype, op)?;
+        let bytes = recv.as_ref().map_or(0, Region::len);
+        let parts = send.split(sections.iter().map(|section| section.place.clone()));
+        let mut recv = recv;
+        self.post(bytes, || {
+            let works = sections.iter().zip(parts).map(|(section, part)| {
+                let root = section.rank;
+                let call = Call::new(Collective::Reduce { root }, dtype, op, part.len() / dtype.size());
+                let mine = if root == self.rank() { recv.take() } else { None };
+                crate::memory::submit(&self.comm, &call, Some(part), mine)
+            });
+            self.all_or_none(works)
+        })
+    }
+
+    /// A reduction in the library's terms, if switches do it in the group's mode.
+    fn supported(&self, dtype: i32, op: i32) -> Result<(DType, ReduceOp)> {
+        match (supports(self.mode, dtype, op), element_type(dtype), reduction(op)) {
+            (true, Some(dtype), Some(op)) => Ok((dtype, op)),
+            _ => Err(Failure::argument(format!(
                 "reduction {op} of data type {dtype} is not supported in mode {}; see reduceSupport",
                 self.mode
-            )));
-        };
+            ))),
+        }
+    }
+
+    /// Starts operations and makes one request of them; `None` when the maximum is in flight.
+    fn post(&self, bytes: usize, start: impl FnOnce() -> Result<Vec<Work>>) -> Result<Option<Handle>> {
         // All ranks post the same calls in the same order, so posting is one step with taking a slot.
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if requests.is_full() {
             return Ok(None);
         }
-        let bytes = recv.len();
-        let call = Call::new(Collective::AllReduce, dtype, op, count);
-        let work = crate::memory::submit(&self.comm, &call, send, recv)?;
-        let slot = requests.put(Request { work, bytes });
+        let slot = requests.put(Request { works: start()?, bytes });
         Ok(slot.map(|(slot, turn)| self.id.request(slot, turn)))
+    }
+
+    /// What was started; after a failure nothing is in flight any more.
+    fn all_or_none(&self, starting: impl Iterator<Item = Result<Work>>) -> Result<Vec<Work>> {
+        let mut works = Vec::new();
+        for started in starting {
+            match started {
+                Ok(work) => works.push(work),
+                Err(failure) => {
+                    self.comm.abort();
+                    for work in works {
+                        let _ = work.wait();
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(works)
     }
 
     /// The bytes of a request that is done; `None` while it is in flight.
     pub(crate) fn test(&self, slot: u8, turn: u16) -> Result<Option<usize>> {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let request = requests.get(slot, turn)?;
-        let Some(outcome) = request.work.outcome() else { return Ok(None) };
+        let mut failed = None;
+        for work in &request.works {
+            match work.outcome() {
+                None => return Ok(None),
+                Some(outcome) => failed = failed.or(outcome.err()),
+            }
+        }
         let bytes = request.bytes;
         requests.free(slot);
-        outcome?;
-        Ok(Some(bytes))
+        match failed {
+            None => Ok(Some(bytes)),
+            Some(error) => Err(error.into()),
+        }
     }
 
     /// Aborts what is in flight, so that dropping the group does not wait for other ranks.
     pub(crate) fn close(&self) {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.iter().any(|request| !request.work.is_done()) {
+        if requests.iter().any(|request| request.works.iter().any(|work| !work.is_done())) {
             self.comm.abort();
         }
     }

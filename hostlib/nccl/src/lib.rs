@@ -7,7 +7,7 @@
 //!
 //! - `abi`: the tables and structures as memory; `entry`, `net` and `collnet`: the functions in the tables.
 //! - `handshake` and `link`: point to point. No thread; the calls themselves move bytes.
-//! - `group`: CollNet, by a [`netfold::Communicator`]; `settings`: the environment.
+//! - `group`: CollNet, by a [`netfold::Communicator`]; `window`: parts of ranks in requests; `settings`: the environment.
 //! - `registry`: opaque pointers are numbers, so a stale one is an error and not a crash.
 
 mod abi;
@@ -28,6 +28,7 @@ mod properties;
 mod registry;
 mod result;
 mod settings;
+mod window;
 
 /// The name for `NCCL_NET`.
 const NAME: &core::ffi::CStr = c"netfold";

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "borrows memory that NCCL guarantees not to touch until the request is done")]
 
 use core::ffi::c_void;
+use std::ops::Range;
 
 use netfold::{Call, Communicator, Work};
 
@@ -59,17 +60,38 @@ impl Region {
         let all = unsafe { std::slice::from_raw_parts_mut(self.start, self.len) };
         all.get_mut(at..end).unwrap_or(&mut [])
     }
+
+    /// A region for each of `places`, which ascend and do not overlap. What is beyond the end is cut off.
+    pub(crate) fn split(self, places: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
+        let mut free = 0;
+        let part = |place: Range<usize>| {
+            let start = place.start.clamp(free, self.len);
+            free = place.end.clamp(start, self.len);
+            Self { start: self.start.wrapping_add(start), len: free - start }
+        };
+        places.into_iter().map(part).collect()
+    }
 }
 
-/// Starts a collective from `send` to `recv`, which are the same memory or do not overlap.
-pub(crate) fn submit(comm: &Communicator, call: &Call, send: Region, recv: Region) -> Result<Work> {
-    let overlap = send.start != recv.start
-        && send.start.addr() < recv.start.addr() + recv.len
-        && recv.start.addr() < send.start.addr() + send.len;
-    if overlap {
-        return Err(Failure::argument("input and output overlap, and are not the same"));
+/// Starts a collective from `send` to `recv`, which are the same memory or do not overlap; `None` where this rank has no input or no output.
+pub(crate) fn submit(
+    comm: &Communicator,
+    call: &Call,
+    send: Option<Region>,
+    recv: Option<Region>,
+) -> Result<Work> {
+    if let (Some(send), Some(recv)) = (&send, &recv) {
+        let overlap = send.start != recv.start
+            && send.start.addr() < recv.start.addr() + recv.len
+            && recv.start.addr() < send.start.addr() + send.len;
+        if overlap {
+            return Err(Failure::argument("input and output overlap, and are not the same"));
+        }
     }
+    let input = send.map_or(std::ptr::null_mut(), |region| region.start);
+    let output = recv.map_or(std::ptr::null_mut(), |region| region.start);
     // SAFETY: the regions have the call's length, and stay valid until the request is done, by the contract of
-    // `new`; when a request is abandoned the communicator is aborted before NCCL may reuse the memory.
-    Ok(unsafe { comm.submit(call, send.start, recv.start) }?)
+    // `new`; when a request is abandoned the communicator is aborted before NCCL may reuse the memory. Where there is none, the
+    // call reads or writes nothing on this rank.
+    Ok(unsafe { comm.submit(call, input, output) }?)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::bootstrap::{RankContext, report, until};
 use crate::plugin::{CollNet, Handle, log_lines};
 use crate::tensor::{REDUCTIONS, expected, input, size_of};
+use crate::windows;
 
 /// Time limit of everything that is expected to work.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -119,7 +120,7 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
         assert_eq!(properties.max_coll, 1 << 30);
     }
     assert!(coll.0.properties(1).is_err() && coll.0.properties(-1).is_err());
-    for absent in ["regMrDmaBuf", "iallgather", "ireducescatter", "makeVDevice"] {
+    for absent in ["regMrDmaBuf", "makeVDevice"] {
         assert!(coll.0.is_null(absent), "{absent} is not offered");
     }
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
@@ -149,6 +150,11 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
         }),
     );
     let seconds = start.elapsed().as_secs_f64();
+    // Version 6 has neither.
+    let windows = if place.version == 6 { 0 } else { windows::everything(place, coll, comm) };
+    if place.version > 6 {
+        windows::mistakes(coll, comm);
+    }
     let limit = fill(place, coll, comm);
     assert!(coll.0.register(comm, std::ptr::dangling_mut(), 64, CUDA).is_err(), "memory of GPUs is refused");
     place.barrier();
@@ -161,7 +167,8 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
     report(&format!("CollNet: {path}"));
     let names: Vec<_> = REDUCTIONS.iter().map(|(.., name)| *name).collect();
     report(&format!(
-        "CollNet: {done} all-reduces correct ({}; 0 B to 512 KiB, in place and not) in {seconds:.2} s, {limit} in flight",
+        "CollNet: {done} all-reduces correct ({}; 0 B to 512 KiB, in place and not) in {seconds:.2} s, {limit} in flight; \
+         {windows} windows of all-gathers and reduce-scatters correct",
         names.join(", ")
     ));
 }

@@ -13,6 +13,7 @@ mod links;
 mod parent;
 mod plugin;
 mod tensor;
+mod windows;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -517,4 +517,66 @@ impl CollNet {
         };
         if result == 0 { Ok(request) } else { Err(result) }
     }
+
+    /// `send` is what the window has of this rank's part. Null means "try again".
+    pub(crate) fn all_gather(
+        &self,
+        comm: Ptr,
+        send: *mut u8,
+        recv: *mut u8,
+        window: Window,
+    ) -> Result<Ptr, c_int> {
+        let Window { bytes_per_rank, offset, bytes } = window;
+        let mut request = null_mut();
+        let mut part = Part::new(self.0.version, recv, bytes);
+        let (parts, out): (*mut Part, *mut Ptr) = (&raw mut part, &raw mut request);
+        let result = call!(
+            self.0,
+            "iallgather",
+            (Ptr, *mut u8, c_int, *mut Part, usize, usize, usize, Ptr, *mut Ptr),
+            (comm, send, 1, parts, bytes_per_rank, offset, bytes, null_mut(), out)
+        );
+        if result == 0 { Ok(request) } else { Err(result) }
+    }
+
+    /// `recv` is for what the window has of this rank's part. Null means "try again".
+    pub(crate) fn reduce_scatter(
+        &self,
+        comm: Ptr,
+        send: *mut u8,
+        recv: *mut u8,
+        window: Window,
+        (dtype, op): (c_int, c_int),
+    ) -> Result<Ptr, c_int> {
+        let Window { bytes_per_rank, offset, bytes } = window;
+        let mut request = null_mut();
+        let mut part = Part::new(self.0.version, send, bytes);
+        let (parts, out): (*mut Part, *mut Ptr) = (&raw mut part, &raw mut request);
+        let result = call!(
+            self.0,
+            "ireducescatter",
+            (Ptr, c_int, *mut Part, *mut u8, usize, usize, usize, c_int, c_int, Ptr, *mut Ptr),
+            (comm, 1, parts, recv, bytes_per_rank, offset, bytes, dtype, op, null_mut(), out)
+        );
+        if result == 0 { Ok(request) } else { Err(result) }
+    }
+}
+
+/// A window of the tensor of all ranks, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) bytes_per_rank: usize,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// `ncclNetSGE`: registration, address, size. In version 8 the size has 32 bits, and NCCL leaves the rest as it is.
+#[repr(C)]
+struct Part([usize; 3]);
+
+impl Part {
+    fn new(version: u32, address: *mut u8, bytes: usize) -> Self {
+        let rest = if version == 8 { 0x5a5a_5a5a << 32 } else { 0 };
+        Self([0, address.expose_provenance(), bytes | rest])
+    }
 }
