@@ -5,7 +5,7 @@
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;
-use netfold_wire::JobKeys;
+use netfold_wire::{JobKeys, LaneOps};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::net::SocketAddr;
@@ -32,6 +32,9 @@ pub struct Limits {
     /// Whether its program can deliver the lanes of a result to one member alone.
     #[serde(default)]
     pub owners: bool,
+    /// Which lane operations its program has.
+    #[serde(default)]
+    pub lane_ops: LaneOps,
     /// Whether it authenticates packets, and is given keys over a connection that does not reveal them.
     #[serde(default)]
     pub authenticates: bool,

@@ -27,7 +27,7 @@ use crate::ticket::{PacketSender, TicketKey};
 use netfold_control::{Admission, Numerics};
 use netfold_p4::allreduce::{Behind, Child, Node, Parent};
 use netfold_p4::entry::Replica;
-use netfold_wire::{CHILDREN_MAX, JobKeys, LEVELS_MAX, PortKeys, WORLD_MAX};
+use netfold_wire::{CHILDREN_MAX, JobKeys, LEVELS_MAX, LaneOps, PortKeys, WORLD_MAX};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -101,6 +101,8 @@ pub struct SwitchPlan {
 pub struct TreePlan {
     job: TreeJob,
     lane_words: u32,
+    /// Those that every switch has.
+    lane_ops: LaneOps,
     switch_plans: Vec<SwitchPlan>,
     /// Switches, parents before children.
     order: Vec<usize>,
@@ -260,6 +262,7 @@ impl TreePlan {
             }
         }
         let lane_words = sites[order[0]].limits.lane_words;
+        let lane_ops = sites.iter().fold(LaneOps::ALL, |all, site| all.and(site.limits.lane_ops));
         let mut places = Vec::with_capacity(sites.len());
         for (switch, site) in sites.iter().enumerate() {
             if site.limits.lane_words != lane_words {
@@ -276,7 +279,7 @@ impl TreePlan {
                 }
             }
         }
-        Ok(Self { job, lane_words, switch_plans: places, order, workers: worker_ports, shift: 0 })
+        Ok(Self { job, lane_words, lane_ops, switch_plans: places, order, workers: worker_ports, shift: 0 })
     }
 
     /// The plan for switches that fold lanes like this: tells those of wide numerics how far to shift sums. All switches
@@ -397,6 +400,7 @@ impl TreePlan {
             udp_port,
             bitmap,
             own_bit: own.map_or(0, |child| 1 << child.rank),
+            lane_ops: self.lane_ops,
             shift: self.shift,
             switch: None,
             grace_ms: 0,

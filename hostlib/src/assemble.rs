@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use netfold_collectives::mesh::{Exchange, HostId, Mesh, MeshConfig, MeshExchange};
 use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
+use netfold_wire::LaneOps;
 
 use crate::attach::Attacher;
 use crate::communicator::{Communicator, HostThread, Parts, Place};
@@ -27,7 +28,7 @@ use crate::mailbox::Mailbox;
 use crate::path::{Network, Path, PathCell};
 use crate::peers::Peers;
 use crate::shutdown::ShutdownState;
-use crate::start::start_trees;
+use crate::start::{lane_ops, start_trees};
 use crate::tree_set::TreeSet;
 
 use std::sync::Arc;
@@ -51,6 +52,8 @@ struct Assembly {
     shared: Option<SharedGroup>,
     /// Why memory is not shared although it was configured.
     sharing_error: Option<String>,
+    /// Lane operations of the leaders' switches, as the first leader knows them.
+    lane_ops: LaneOps,
 }
 
 /// Builds a communicator over whatever path the ranks agree on.
@@ -109,6 +112,7 @@ impl Assembly {
             all_ranks,
             shared: None,
             sharing_error: None,
+            lane_ops: LaneOps::NONE,
         };
         let mine = assembly.config.describe(has_switch);
         for (rank, theirs) in assembly.gather(mine.as_bytes())?.into_iter().enumerate() {
@@ -222,6 +226,7 @@ impl Assembly {
                 let spare = if self.config.fall_back { 1..attachments.len() } else { 0..0 };
                 let more =
                     spare.map(|number| self.link_leaders(number)).collect::<Result<Vec<_>, Error>>()?;
+                self.lane_ops = lane_ops(&attachments);
                 let address = attachments.first().and_then(|attachment| attachment.control);
                 Ok((LeaderLinks { mesh, more, attachments }, Network::Switch { address }))
             }
@@ -253,14 +258,20 @@ impl Assembly {
         let mine = match &network {
             Network::None => String::new(),
             Network::Switch { address } => {
-                format!("S{}", address.map(|address| address.to_string()).unwrap_or_default())
+                let address = address.map(|address| address.to_string()).unwrap_or_default();
+                format!("S{address} {}", self.lane_ops)
             }
             Network::Ring { reason } => format!("R{reason}"),
         };
         let all = self.gather(mine.as_bytes())?;
         let first = String::from_utf8_lossy(&all[usize::from(self.leaders[0])]).into_owned();
         let network = match first.split_at_checked(1) {
-            Some(("S", address)) => Network::Switch { address: address.parse().ok() },
+            Some(("S", rest)) => {
+                let (address, ops) = rest.split_once(' ').unwrap_or((rest, ""));
+                // All ranks run this release.
+                self.lane_ops = LaneOps::from_names(ops.split(", ")).unwrap_or(LaneOps::NONE);
+                Network::Switch { address: address.parse().ok() }
+            }
             Some(("R", reason)) => Network::Ring { reason: reason.to_owned() },
             _ => Network::None,
         };
@@ -296,12 +307,18 @@ impl Assembly {
         (shutdown, config): (ShutdownState, Arc<JobConfig>),
     ) -> Result<Communicator, Error> {
         let place = Some(self.place());
-        let Self { mesh, key, all_ranks, local, leaders, shared, .. } = self;
+        let Self { mesh, key, all_ranks, local, leaders, shared, lane_ops, .. } = self;
         let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
         let key = key.map(|agreed| agreed.key("hosts"));
         let mesh = Links::new(mesh, all_ranks.clone(), key.as_ref());
-        let mut context =
-            OpContext { rank, world, lane_bytes: 0, small: config.small, config: Arc::clone(&config) };
+        let mut context = OpContext {
+            rank,
+            world,
+            lane_bytes: 0,
+            lane_ops,
+            small: config.small,
+            config: Arc::clone(&config),
+        };
         let aborter = mesh.aborter();
         shutdown.on_error(move |_| aborter.abort());
         let hierarchical = leaders.len() < all_ranks.len();
@@ -326,9 +343,8 @@ impl Assembly {
             // A rank alone on its host, among hosts with several.
             let lone =
                 SharedGroup::create(SharedConfig::new(1)).map_err(|error| Error::Shared(Arc::new(error)))?.0;
-            let links =
-                links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
-            let fabric = Hierarchy::new((lone, local), links.transpose()?, mesh, (config, world));
+            let links = links.map(|links| leader_communicator(links, &leaders, &context, &path, &shutdown));
+            let fabric = Hierarchy::new((lone, local), links.transpose()?, mesh, context.clone());
             let host = start_host(Box::new(InBinary32(fabric)), &shutdown)?;
             return Ok(Communicator::new(Parts {
                 context,
@@ -344,10 +360,9 @@ impl Assembly {
         let fabric: Box<dyn Fabric> = if leaders.len() == 1 {
             Box::new(InBinary32(SharedFabric::new(shared, local)))
         } else {
-            let links =
-                links.map(|links| leader_communicator(links, (&leaders, rank), &config, &path, &shutdown));
+            let links = links.map(|links| leader_communicator(links, &leaders, &context, &path, &shutdown));
             let parts = (shared, local);
-            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, mesh, (config, world))))
+            Box::new(InBinary32(Hierarchy::new(parts, links.transpose()?, mesh, context.clone())))
         };
         let host = start_host(fabric, &shutdown)?;
         Ok(Communicator::new(Parts { context, network: None, host: Some(host), path, shutdown, place }))
@@ -357,21 +372,21 @@ impl Assembly {
 /// The communicator among leaders.
 fn leader_communicator(
     links: LeaderLinks,
-    (leaders, rank): (&Ranks, u16),
-    config: &Arc<JobConfig>,
+    leaders: &Ranks,
+    of_rank: &OpContext,
     path: &PathCell,
     shutdown: &ShutdownState,
 ) -> Result<Communicator, Error> {
-    let index = leaders.iter().position(|leader| *leader == rank).unwrap_or(0) as u16;
-    let world = leaders.len() as u16;
-    let mut context = OpContext { rank: index, world, lane_bytes: 0, small: 0, config: Arc::clone(config) };
+    let index = leaders.iter().position(|leader| *leader == of_rank.rank).unwrap_or(0) as u16;
+    let mut context =
+        OpContext { rank: index, world: leaders.len() as u16, lane_bytes: 0, small: 0, ..of_rank.clone() };
     let own = ShutdownState::default();
     let inner = own.clone();
     shutdown.on_error(move |error| drop(inner.fail(error.clone())));
     let path = path.clone();
     if !links.attachments.is_empty() {
         let network;
-        (context.lane_bytes, network) = links.start_trees(config, (&path, &own))?;
+        (context.lane_bytes, network) = links.start_trees(&of_rank.config, (&path, &own))?;
         return Ok(Communicator::new(Parts {
             context,
             network,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use netfold_control::{Admission, Join};
 use netfold_io::PacketIo;
+use netfold_wire::LaneOps;
 
 use crate::config::{JobConfig, NAME_LEN_MAX};
 use crate::error::Error;
@@ -58,7 +59,8 @@ impl Attacher {
         let joiners = joiners.collect::<Result<Vec<_>, Error>>()?;
         let join = |joiner: Joiner, middleware: Option<Middleware>| {
             let mut attachment = joiner.join_within(retry_for, middleware)?;
-            attachment.joiner = rejoins.then_some(joiner);
+            let lane_ops = attachment.admission.lane_ops;
+            attachment.joiner = rejoins.then_some(Joiner { lane_ops, ..joiner });
             Ok(attachment)
         };
         let outcomes: Vec<Result<Attachment, Error>> = std::thread::scope(|scope| {
@@ -115,7 +117,7 @@ fn joiner(
         authenticated: config.authenticated,
         ..join
     };
-    Ok(Joiner { config: Arc::clone(config), security: security(config), join })
+    Ok(Joiner { config: Arc::clone(config), security: security(config), join, lane_ops: LaneOps::NONE })
 }
 
 /// Whom to trust at the control port, if the connection uses TLS.

@@ -304,6 +304,12 @@ impl OpBuffer {
         unsafe { Some((self.memory.slice(self.memory.len), residual.slice_mut(residual.len))) }
     }
 
+    /// The tensor's bytes, native order, to be read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: `&self` keeps writers away; see the module's argument for all else.
+        unsafe { self.memory.slice(self.memory.bytes()) }
+    }
+
     /// The tensor's bytes, native order; of calls that are not in place, the output's.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `&mut self` makes this the only access through the buffer; see the module's argument for all else.

@@ -22,7 +22,7 @@ use crate::lower::OpContext;
 use crate::path::{Network, Path, PathCell};
 use crate::quantize::Rounding;
 use crate::shutdown::ShutdownState;
-use crate::start::start_trees;
+use crate::start::{lane_ops, start_trees};
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
@@ -145,7 +145,7 @@ impl Builder {
     /// their sizes, and the block exponents of floats. Integrity is not protected.
     ///
     /// Needs a [`rendezvous`](Self::rendezvous) or an [`exchange`](Self::exchange), over which ranks agree on a fresh key at each attachment;
-    /// [`Mode::I32`], [`Mode::Bfp32`] or [`Mode::Bfp16`]; and no [tolerance](Self::tolerance). Minima and maxima of integers are left to the
+    /// [`Mode::I32`], [`Mode::Bfp32`] or [`Mode::Bfp16`]; and no [tolerance](Self::tolerance). All but sums of words is left to the
     /// hosts. Default: not confidential.
     #[must_use]
     pub fn confidential(mut self, key: GroupKey) -> Self {
@@ -429,7 +429,8 @@ impl Builder {
         let mut attacher = self.attacher();
         let attachments = attacher.attach((rank, world), false)?;
         let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-        let context = OpContext { rank, world, lane_bytes, small: 0, config: attacher.config };
+        let lane_ops = lane_ops(&attachments);
+        let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
         let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown)?);
         Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
     }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use netfold_proto::{OpSpecError, Tolerance};
@@ -19,7 +19,7 @@ use crate::call::Call;
 use crate::config::{JobConfig, TOLERANCE_REFUSED};
 use crate::element::Element;
 use crate::error::Error;
-use crate::host::{self, HostEngine, HostOperation};
+use crate::host::{self, HostCall, HostEngine, HostOperation};
 use crate::lower::{self, Lowered, OpContext};
 use crate::mailbox::Mailbox;
 use crate::operation::Operation;
@@ -50,6 +50,8 @@ pub struct Communicator {
     shutdown: ShutdownState,
     /// Where the ranks are, where they are linked.
     place: Option<Place>,
+    /// Types and operations of which it has been logged why hosts execute them, a bit each.
+    by_hosts: [AtomicU64; 2],
     /// The process that built it.
     owner: u32,
     /// How many times it was split.
@@ -99,8 +101,9 @@ pub(crate) struct HostThread {
 impl Communicator {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { context, network, host, path, shutdown, place } = parts;
+        let by_hosts = Default::default();
         let (owner, splits) = (std::process::id(), AtomicU32::new(0));
-        Self { context, network, host, path, shutdown, place, owner, splits }
+        Self { context, network, host, path, shutdown, place, by_hosts, owner, splits }
     }
 
     /// Counts one more split; how many there were before.
@@ -485,10 +488,15 @@ impl Communicator {
         let no_switch = match (&self.network, &self.host) {
             (Some(_), Some(_)) if self.gathers_by_hosts(call) => None,
             (Some(_), Some(_)) if self.is_small(call) => None,
-            (Some(_), _) => match lower::supported_by_switch(call, &self.context.config) {
-                Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
-                Err(error) => Some(error),
-            },
+            (Some(_), _) => {
+                match lower::supported_by_switch(call, self.context.lane_ops, &self.context.config) {
+                    Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
+                    Err(error) => {
+                        self.log_reason(call, &error);
+                        Some(error)
+                    }
+                }
+            }
             (None, _) => None,
         };
         match (&self.host, no_switch) {
@@ -519,7 +527,7 @@ impl Communicator {
     fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
         match (route, &self.host) {
             (CallRoute::Host(call), Some(host)) => {
-                let operation = Operation::new(call, buffer);
+                let operation = Operation::new(self.compared(call), buffer);
                 if let Some(operation) = host.engine.run_inline(operation) {
                     host.mailbox.submit(operation);
                 }
@@ -528,10 +536,34 @@ impl Communicator {
         }
     }
 
+    /// Logs why hosts execute a call, once for each type and operation.
+    fn log_reason(&self, call: &Call, reason: &Error) {
+        let number = usize::from(call.dtype.code()) * ReduceOp::ALL.len() + usize::from(call.op.code());
+        let (Some(logged), bit) = (self.by_hosts.get(number / 64), 1 << (number % 64)) else { return };
+        if self.host.is_some() && logged.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            log::info!("rank {}: executed by the hosts: {reason}", self.context.rank);
+        }
+    }
+
+    /// A call that hosts execute, and its comparison through the switch, where there is one: other ranks may have submitted something else there.
+    /// Small calls are not compared, for which a round trip counts.
+    fn compared(&self, call: Call) -> HostCall {
+        let network = self.network.as_ref().filter(|_| !self.is_small(&call));
+        let compared = network.and_then(|network| {
+            let (request, buffer) = (lower::announcement(&call, &self.context)?, OpBuffer::empty());
+            let completion = buffer.completion();
+            network.submit(Operation::new(request, buffer));
+            Some(completion)
+        });
+        HostCall { call, compared }
+    }
+
     pub(crate) fn start(&self, route: CallRoute, buffer: OpBuffer) {
         match (route, &self.network, &self.host) {
             (CallRoute::Switch(lowered), Some(network), _) => network.submit(Operation::new(lowered, buffer)),
-            (CallRoute::Host(call), _, Some(host)) => host.mailbox.submit(Operation::new(call, buffer)),
+            (CallRoute::Host(call), _, Some(host)) => {
+                host.mailbox.submit(Operation::new(self.compared(call), buffer));
+            }
             // Not reached: routes are made for what exists.
             _ => buffer.finish(Err(Error::Closed)),
         }

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::call::Call;
 use crate::communicator::Communicator;
-use crate::config::JobConfig;
 use crate::error::Error;
 use crate::host::Fabric;
 use crate::leader::{NetworkStage, decode};
 use crate::links::Links;
-use crate::lower;
+use crate::lower::{self, OpContext};
 use crate::peers::Peers;
 use crate::tensors::{HalfFloat, in_binary32};
 
@@ -137,8 +136,7 @@ pub(crate) struct Hierarchy {
     /// On the leader: the communicator among leaders.
     leaders: Option<Communicator>,
     all_ranks: Links,
-    config: Arc<JobConfig>,
-    world: u16,
+    context: OpContext,
 }
 
 impl Hierarchy {
@@ -146,9 +144,9 @@ impl Hierarchy {
         (shared, local): (SharedGroup, Ranks),
         leaders: Option<Communicator>,
         all_ranks: Links,
-        (config, world): (Arc<JobConfig>, u16),
+        context: OpContext,
     ) -> Self {
-        Self { shared, local, leaders, all_ranks, config, world }
+        Self { shared, local, leaders, all_ranks, context }
     }
 }
 
@@ -178,7 +176,7 @@ impl Hierarchy {
         residual: Option<&mut [f32]>,
     ) -> Result<(), Error> {
         let summed = call.collective == Collective::AllReduce
-            && lower::supported_by_switch(call, &self.config).is_ok();
+            && lower::supported_by_switch(call, self.context.lane_ops, &self.context.config).is_ok();
         if !summed {
             return Fabric::run(&mut self.all_ranks, call, input, output);
         }
@@ -189,7 +187,7 @@ impl Hierarchy {
         let done = self.shared.hierarchical_all_reduce(call.dtype, op, buffers, &mut stage);
         done.map_err(|error| shared_error(error, &self.local))?;
         // The types that are summed can be divided.
-        netfold_collectives::reduce::finish(call.op, call.dtype, output, u32::from(self.world))
+        netfold_collectives::reduce::finish(call.op, call.dtype, output, u32::from(self.context.world))
             .map_err(|_| crate::host::unsupported(call))
     }
 }

@@ -12,6 +12,7 @@ use crate::mailbox::{Command, Mailbox};
 use crate::operation::Operation;
 use crate::report::OpReport;
 use crate::shutdown::ShutdownState;
+use crate::work::Completion;
 use crate::worker_thread;
 
 /// Longest sleep when nothing is expected.
@@ -49,8 +50,17 @@ pub(crate) trait Fabric: Send {
     }
 }
 
+/// A call that hosts execute.
+#[derive(Debug)]
+pub(crate) struct HostCall {
+    pub(crate) call: Call,
+    /// The comparison of the call with those of the other ranks through the switch, if there is one. The hosts begin when it has shown that all
+    /// ranks call the same: until then others may be waiting for something else.
+    pub(crate) compared: Option<Arc<Completion>>,
+}
+
 /// A call on its way to the host's thread.
-pub(crate) type HostOperation = Operation<Call>;
+pub(crate) type HostOperation = Operation<HostCall>;
 
 /// A fabric that one thread uses at a time: the host's, or that of a caller that waits anyway.
 pub(crate) struct HostEngine {
@@ -121,16 +131,16 @@ impl HostEngine {
 
     fn perform(&self, mut operation: HostOperation) -> Result<(), Error> {
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = operation.request;
+        let HostCall { call, compared } = &operation.request;
+        let compared = compared.as_ref().map_or(Ok(()), |compared| compared.wait().map(drop));
         let (input, output, residual) = operation.buffer.input_and_output();
-        let done = match residual {
-            None => fabric.run(&call, input, output),
-            Some(residual) => fabric.run_with_feedback(&call, input, output, residual),
-        };
+        let done = compared.and_then(|()| match residual {
+            None => fabric.run(call, input, output),
+            Some(residual) => fabric.run_with_feedback(call, input, output, residual),
+        });
         match done {
             Ok(()) => {
-                let elements = call.output_len(1) as u64;
-
+                let elements = operation.request.call.output_len(1) as u64;
                 operation.finish(OpReport { elements, ..OpReport::default() });
                 Ok(())
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use netfold_control::{Admission, Band, CongestionAlgorithm, Join, RESUME_MS, Refusal};
 use netfold_io::{Authenticated, IoError, OpenOptions, PacketIo, PortId};
 use netfold_proto::WorkerConfig;
-use netfold_wire::{TAG_LEN, header};
+use netfold_wire::{LaneOps, TAG_LEN, header};
 
 use crate::confidential::AgreedKey;
 use crate::config::JobConfig;
@@ -73,6 +73,8 @@ pub(crate) struct Joiner {
     pub(crate) security: Option<Security>,
     /// The request, without this side's UDP port.
     pub(crate) join: Join,
+    /// Lane operations that a switch must have to be joined again: those with which the job began, on which its calls depend.
+    pub(crate) lane_ops: LaneOps,
 }
 
 impl Joiner {

@@ -99,7 +99,7 @@ pub use element::Element;
 pub use error::{Advice, Error};
 pub use group_key::{GroupKey, GroupKeyError};
 pub use half::{bf16, f16};
-pub use lower::switch_reduces;
+pub use lower::{switch_lane_op, switch_reduces};
 pub use netfold_collectives::mesh::{
     CallbackError, Exchange, ExchangeError, FnExchange, MeshError, TcpRendezvous,
 };
@@ -107,7 +107,7 @@ pub use netfold_collectives::shared::SharedError;
 pub use netfold_control::{Admission, PortProtocol, Refusal};
 pub use netfold_io::{CoreError, Cores, IoCounters, IoError, IoSpec, OpenOptions, PacketIo};
 pub use netfold_proto::{AbortReason, OpSpecError, Tolerance, WorkerConfigError, WorkerStats};
-pub use netfold_wire::{Collective, DType, Extent, Lanes, Mode, ReduceOp};
+pub use netfold_wire::{Collective, DType, Extent, LaneOps, Lanes, Mode, ReduceOp};
 pub use path::{Network, Path, SwitchAttachment};
 pub use report::{ControlStats, OpReport, Stats};
 pub use tls_fault::TlsFault;

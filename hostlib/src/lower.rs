@@ -5,11 +5,11 @@ use std::sync::Arc;
 use netfold_proto::{
     DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpSpec, OpSpecError, Parts, Sharing, Tolerance,
 };
-use netfold_wire::{Collective, DType, LaneOp, Mode, Numerics, ReduceOp};
+use netfold_wire::{Collective, DType, LaneOp, LaneOps, Mode, Numerics, ReduceOp};
 
 use crate::buffer::OpBuffer;
 use crate::call::Call;
-use crate::coding::{Coding, chunks, lanes_type, units};
+use crate::coding::{Coding, chunks, exact, lanes_type, units};
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::operation::Operation;
@@ -21,6 +21,8 @@ pub(crate) struct OpContext {
     pub(crate) world: u16,
     /// Bytes of a packet's lanes; 0 without a switch.
     pub(crate) lane_bytes: usize,
+    /// Lane operations that the switches of all trees have; those of the first admission, for as long as the job lasts.
+    pub(crate) lane_ops: LaneOps,
     /// Bytes up to which an all-reduce is done by hosts, where they can.
     pub(crate) small: usize,
     pub(crate) config: Arc<JobConfig>,
@@ -33,12 +35,12 @@ pub(crate) struct Lowered {
     pub(crate) coding: Coding,
 }
 
-/// Whether a switch can do this call at all. Depends on what all ranks know alone, so that they decide alike.
+/// Whether a switch with these lane operations can do this call at all. Depends on what all ranks know alone, so that they decide alike.
 ///
 /// # Errors
 ///
 /// [`Error::Unsupported`], with what to do instead.
-pub(crate) fn supported_by_switch(call: &Call, config: &JobConfig) -> Result<(), Error> {
+pub(crate) fn supported_by_switch(call: &Call, lane_ops: LaneOps, config: &JobConfig) -> Result<(), Error> {
     let mode = config.mode;
     let unsupported = |advice| {
         Err(Error::Unsupported {
@@ -55,42 +57,55 @@ pub(crate) fn supported_by_switch(call: &Call, config: &JobConfig) -> Result<(),
     if !call.collective.reduces() {
         return Ok(());
     }
-    if config.group_key.is_some() && matches!(call.op, ReduceOp::Min | ReduceOp::Max) {
+    if config.group_key.is_some()
+        && switch_lane_op(mode, call.dtype, call.op).is_some_and(|op| op != LaneOp::Sum)
+    {
         return unsupported(
-            "a switch cannot compare masked lanes; give the builder a rendezvous, so that hosts do it",
+            "masks cancel in sums of words only; give the builder a rendezvous, so that hosts do it",
         );
     }
-    switch_reduces(mode, call.dtype, call.op).or_else(unsupported)
+    switch_reduces(mode, lane_ops, call.dtype, call.op).or_else(unsupported)
 }
 
-/// Whether a switch does this reduction in jobs of this mode.
+/// Whether a switch whose program has these lane operations does this reduction in jobs of this mode.
 ///
 /// # Errors
 ///
 /// What to do instead.
-pub fn switch_reduces(mode: Mode, dtype: DType, op: ReduceOp) -> Result<(), &'static str> {
-    let (numerics, lanes) = (mode.numerics(), mode.lanes());
-    Err(match (dtype, op) {
-        (DType::I32 | DType::U32, ReduceOp::Sum) if numerics != Numerics::Word => {
+pub fn switch_reduces(mode: Mode, lane_ops: LaneOps, dtype: DType, op: ReduceOp) -> Result<(), &'static str> {
+    let numerics = mode.numerics();
+    let floats = matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+    Err(match (switch_lane_op(mode, dtype, op), op) {
+        (None, ReduceOp::Sum | ReduceOp::Avg) if floats => "build the communicator with mode bfp32 or bfp16",
+        (None, ReduceOp::Sum) if dtype == DType::F64 => {
+            "a switch adds words of 32 bits; give the builder a rendezvous, so that hosts do it"
+        }
+        (None, ReduceOp::Min | ReduceOp::Max) => {
+            "a switch compares words of 32 bits; give the builder a rendezvous, so that hosts do it"
+        }
+        (None, _) => "a switch cannot reduce this; give the builder a rendezvous, so that hosts do",
+        (Some(needed), _) if !lane_ops.has(needed) => {
+            "the program of the switch does not have this lane operation; give the builder a rendezvous, so that hosts do it, or use a switch whose program has it"
+        }
+        (Some(_), ReduceOp::Sum | ReduceOp::Avg) if floats => return Ok(()),
+        (Some(LaneOp::Sum), _) if numerics != Numerics::Word => {
             "only switches of plain words sum integers; use a job of mode i32, bfp32 or bfp16, or give the builder a rendezvous"
         }
-        (DType::I32, ReduceOp::Min | ReduceOp::Max) if numerics.converts() => {
-            "this switch does not compare integers; use a job of mode bfp32 or saturating, or give the builder a rendezvous"
+        (Some(needed), _) if numerics.converts() || !numerics.lane_ops().contains(&needed) => {
+            "this switch does not fold integers so; use a job of mode i32, bfp32 or bfp16, or give the builder a rendezvous"
         }
-        (DType::I32, ReduceOp::Sum | ReduceOp::Min | ReduceOp::Max) | (DType::U32, ReduceOp::Sum) => {
-            return Ok(());
-        }
-        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) if lanes.is_some() => {
-            return Ok(());
-        }
-        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
-            "build the communicator with mode bfp32 or bfp16"
-        }
-        (_, ReduceOp::Min | ReduceOp::Max) => {
-            "only i32 tensors have min and max at a switch; give the builder a rendezvous, so that hosts do the others"
-        }
-        _ => "a switch cannot reduce this; give the builder a rendezvous, so that hosts do",
+        (Some(_), _) => return Ok(()),
     })
+}
+
+/// The lane operation of a reduction in jobs of a mode; `None` where no switch does it.
+pub fn switch_lane_op(mode: Mode, dtype: DType, op: ReduceOp) -> Option<LaneOp> {
+    match (dtype, op) {
+        (DType::F32 | DType::F16 | DType::Bf16, ReduceOp::Sum | ReduceOp::Avg) => {
+            mode.lanes().map(|_| LaneOp::Sum)
+        }
+        _ => exact(dtype, op, 1).map(|(lane_op, _)| lane_op),
+    }
 }
 
 /// An operation of the switch on its way.
@@ -115,27 +130,21 @@ impl Lowered {
 pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> {
     let OpContext { rank, world, lane_bytes, .. } = *context;
     let JobConfig { mode, rounding, .. } = *context.config;
-    let floats = matches!(call.dtype, DType::F32 | DType::F16 | DType::Bf16);
-    let coding = match call.collective {
-        Collective::Broadcast { root } if root == rank => Coding::WordsOfRoot,
-        Collective::Broadcast { .. } => Coding::WordsFromRoot,
-        _ if call.collective.reduces() && floats => Coding::of(mode).rounded(rounding, rank),
-        _ => Coding::Words,
+    let reduces = call.collective.reduces();
+    let carried = (mode.numerics().carrier(), Coding::Words);
+    let (lane_op, coding) = match call.collective {
+        Collective::Broadcast { root } if root == rank => (carried.0, Coding::WordsOfRoot),
+        Collective::Broadcast { .. } => (carried.0, Coding::WordsFromRoot),
+        _ if !reduces => carried,
+        _ => match exact(call.dtype, call.op, world) {
+            Some(exact) => exact,
+            None => (LaneOp::Sum, Coding::of(mode).rounded(rounding, rank)),
+        },
     };
     if call.collective == Collective::Barrier {
         return Ok(Lowered { spec: OpSpec { class: call.class, ..OpSpec::BARRIER }, coding });
     }
-    // All ranks' parts are in the sums.
-    let elements = call.input_len(world).max(call.output_len(world));
-    let descriptor = Descriptor {
-        collective: call.collective,
-        dtype: call.dtype,
-        mode: if matches!(coding, Coding::Blocks(..)) { mode } else { Mode::I32 },
-        lane_op: if call.collective.reduces() { lane_op(call.op) } else { mode.numerics().carrier() },
-        tolerance: tolerance(call, context, coding),
-        average: call.collective.reduces() && call.op == ReduceOp::Avg,
-        elements: elements as u64,
-    };
+    let descriptor = describe(call, context, coding);
     if descriptor.elements > ELEMENTS_MAX {
         return Err(OpSpecError::Elements(descriptor.elements).into());
     }
@@ -148,10 +157,36 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
         data_chunks: data_chunks as u32,
         exponents: matches!(coding, Coding::Blocks(..)),
         class: call.class,
-        lane_op: descriptor.lane_op,
+        lane_op,
         sharing: sharing(call, context, coding),
     };
     Ok(Lowered { spec, coding })
+}
+
+/// What all ranks must agree on.
+fn describe(call: &Call, context: &OpContext, coding: Coding) -> Descriptor {
+    // All ranks' parts are in the sums.
+    let elements = call.input_len(context.world).max(call.output_len(context.world));
+    Descriptor {
+        collective: call.collective,
+        dtype: call.dtype,
+        mode: if matches!(coding, Coding::Blocks(..)) { context.config.mode } else { Mode::I32 },
+        op: if call.collective.reduces() { call.op } else { ReduceOp::Sum },
+        tolerance: tolerance(call, context, coding),
+        elements: elements as u64,
+    }
+}
+
+/// The operation by which ranks that have a switch compare, at its place among the switch's operations, a call that hosts execute: a descriptor
+/// without data. Otherwise a rank that submits something for the switch instead would wait for the others until its timeout. `None` for
+/// what descriptors cannot express.
+pub(crate) fn announcement(call: &Call, context: &OpContext) -> Option<Lowered> {
+    call.collective.info().descriptor_code?;
+    let coding = Coding::Nothing;
+    let descriptor = describe(call, context, coding);
+    let fits = descriptor.elements <= ELEMENTS_MAX;
+    let spec = OpSpec { descriptor, class: call.class, ..OpSpec::BARRIER };
+    fits.then_some(Lowered { spec, coding })
 }
 
 /// Which ranks contribute to a chunk of a call, and which receive it.
@@ -180,14 +215,6 @@ fn tolerance(call: &Call, context: &OpContext, coding: Coding) -> Tolerance {
             call.tolerance.unwrap_or(context.config.tolerance)
         }
         _ => Tolerance::NONE,
-    }
-}
-
-fn lane_op(op: ReduceOp) -> LaneOp {
-    match op {
-        ReduceOp::Min => LaneOp::Min,
-        ReduceOp::Max => LaneOp::Max,
-        _ => LaneOp::Sum,
     }
 }
 

@@ -32,6 +32,9 @@
 //! Source: block floating point as in SwitchML (NSDI 2021, section 3.7), with the exponent agreed one window ahead;
 //! the biased 16-bit packing keeps the adders of [`netfold_wire::LaneOp::Sum`] unchanged.
 
+#[cfg(test)]
+mod element_tests;
+mod elements;
 mod raw;
 mod residual;
 mod rounding;
@@ -53,6 +56,7 @@ use half::{bf16, f16};
 pub use netfold_wire::Lanes;
 pub use netfold_wire::vocabulary::mode::MANTISSA_BITS_MIN;
 
+pub use elements::{ElementCoding, Extreme, Format};
 use rounding::{BlockRng, Range};
 pub use rounding::{Rounding, RoundingRng};
 pub use simulate::{fold_words, simulate};
@@ -213,6 +217,26 @@ impl Kernel {
             Instructions::Scalar => raw::unpack(lanes, block),
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(avx2) => vector::unpack_words(avx2, lanes, block),
+        }
+    }
+
+    /// Writes the elements of an exact reduction, in native order, to lanes, and zeroes the rest of `lanes`. What does not fit is left out.
+    #[inline]
+    pub fn pack_elements(self, coding: ElementCoding, elements: &[u8], lanes: &mut [u8]) {
+        match self.0 {
+            Instructions::Scalar => elements::pack(coding, elements, lanes),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => vector::pack_elements(avx2, coding, elements, lanes),
+        }
+    }
+
+    /// Reads elements, in native order, from the lanes of a result. Lanes behind them are ignored, and elements behind the lanes stay as they are.
+    #[inline]
+    pub fn unpack_elements(self, coding: ElementCoding, lanes: &[u8], elements: &mut [u8]) {
+        match self.0 {
+            Instructions::Scalar => elements::unpack(coding, lanes, elements),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(avx2) => vector::unpack_elements(avx2, coding, lanes, elements),
         }
     }
 

@@ -148,6 +148,14 @@ fn join_until_admitted(
     let mut delay = BACKOFF.0;
     while !cancelled() {
         match joiner.join(&cancelled, None) {
+            Ok(attachment) if !joiner.lane_ops.within(attachment.admission.lane_ops) => {
+                let (rank, found) = (joiner.join.rank, attachment.admission.lane_ops);
+                log::warn!(
+                    "rank {rank}: the new switch has the lane operations {found}, and the job began with {}: it is not used",
+                    joiner.lane_ops
+                );
+                attachment.detach();
+            }
             Ok(mut attachment) => {
                 let events = SessionEvents::new(Arc::clone(mailbox));
                 let session = attachment.session.take();

@@ -302,6 +302,7 @@ impl Rank {
         let joiner = Joiner { rejoining: rejoining.clone(), config: Arc::clone(&config) };
         let joiner = mesh.is_some().then(|| Box::new(joiner) as Box<dyn StartRejoin>);
         let (lane_bytes, grace) = (attachment.lane_bytes(), attachment.grace());
+        let lane_ops = attachment.admission.lane_ops;
         let context = EngineContext {
             mailbox: Arc::clone(&mailbox),
             control: Some(events.control.clone()),
@@ -323,7 +324,7 @@ impl Rank {
         let engine = Box::new(move || Engine::new(io, streams, context).run());
         let handle = TreeHandle { mailbox, engine: None, last: CurrentControl::default(), counters };
         let parts = Parts {
-            context: OpContext { rank: place.0, world: place.1, lane_bytes, small: 0, config },
+            context: OpContext { rank: place.0, world: place.1, lane_bytes, lane_ops, small: 0, config },
             network: Some(TreeSet::new(vec![handle], route, lane_bytes)),
             host: None,
             path,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use netfold_io::cores;
+use netfold_wire::LaneOps;
 
 use crate::clock::Clock;
 use crate::engine::{Engine, EngineContext, EngineTree};
@@ -61,6 +62,12 @@ impl Attachment {
         }
         Ok(TreeHandle { mailbox, engine: Some(engine), last, counters: counters.clone() })
     }
+}
+
+/// The lane operations that the switches of all trees have; none without a switch.
+pub(crate) fn lane_ops(attachments: &[Attachment]) -> LaneOps {
+    let each = attachments.iter().map(|attachment| attachment.admission.lane_ops);
+    each.reduce(LaneOps::and).unwrap_or(LaneOps::NONE)
 }
 
 /// Starts the threads of all trees: all have peers, or none.

@@ -16,7 +16,7 @@ use crate::coding::Coding;
 use crate::confidential::Masks;
 use crate::error::Error;
 use crate::lower::{Lowered, SwitchOperation};
-use crate::quantize::{EXPONENT_NON_FINITE, Float, Kernel, Quantizer};
+use crate::quantize::{EXPONENT_NON_FINITE, ElementCoding, Float, Kernel, Quantizer};
 use crate::report::OpReport;
 use crate::slot_positions::{Reconciliation, RetainedResults};
 use magnitude::Magnitudes;
@@ -53,6 +53,7 @@ struct Packed {
 enum OpCodec {
     Blocks(Quantizer),
     Words { kernel: Kernel, send: bool, receive: bool },
+    Elements(Kernel, ElementCoding),
 }
 
 /// The tensors of all operations that the worker has, in order of submission.
@@ -140,7 +141,9 @@ impl Tensors {
                 }
                 OpCodec::Blocks(quantizer)
             }
+            Coding::Elements(coding) => OpCodec::Elements(kernel, coding),
             Coding::Words => OpCodec::Words { kernel, send: true, receive: true },
+            Coding::Nothing => OpCodec::Words { kernel, send: false, receive: false },
             Coding::WordsFromRoot => OpCodec::Words { kernel, send: false, receive: true },
             Coding::WordsOfRoot => OpCodec::Words { kernel, send: true, receive: false },
         };
@@ -427,6 +430,10 @@ impl Tensors {
                 else lanes.fill(0)
             ),
             OpCodec::Words { send: false, .. } => lanes.fill(0),
+            OpCodec::Elements(kernel, coding) => {
+                let elements = block(pending.operation.buffer.bytes(), chunk, pending.chunk_bytes());
+                kernel.pack_elements(coding, elements, lanes);
+            }
         }
     }
 
@@ -459,6 +466,11 @@ impl Tensors {
                 else ()
             ),
             OpCodec::Words { receive: false, .. } => {}
+            OpCodec::Elements(kernel, coding) => {
+                let bytes = pending.chunk_bytes();
+                let elements = block_mut(pending.operation.buffer.bytes_mut(), chunk, bytes);
+                kernel.unpack_elements(coding, lanes, elements);
+            }
         }
     }
 }

@@ -460,6 +460,7 @@ impl rt::Pipeline for Program {
             fingerprint: 0xcf25de42ca8b7d77,
             lane_words: 16,
             numerics: rt::Numerics::Word,
+            lane_ops: rt::LaneOps::of(&[rt::LaneOp::Sum]),
             bounded_loss: false,
             owners: false,
             growth: None,

@@ -39,7 +39,7 @@ pub use entries::{
     node_entries,
 };
 
-use netfold_wire::{Flags, Kind, Reason, UDP_PORT, VERSION, field};
+use netfold_wire::{Flags, Kind, LaneOps, Reason, UDP_PORT, VERSION, field};
 
 use crate::ir::*;
 use crate::profile::{Encapsulation, Numerics, Profile, ProfileError};
@@ -141,6 +141,13 @@ pub fn numerics_of(program: &Program) -> Numerics {
     } else {
         Numerics::Word
     }
+}
+
+/// The lane operations of an all-reduce program.
+pub fn lane_ops_of(program: &Program) -> LaneOps {
+    let lanes = program.registers.iter().find(|register| register.name == "sum");
+    let actions = lanes.iter().flat_map(|register| &register.actions);
+    actions.filter_map(|action| LaneOps::from_names([&action.name[..]])).flat_map(LaneOps::iter).collect()
 }
 
 /// Whether an all-reduce program is one for [bounded loss](Profile::bounded_loss).

@@ -362,7 +362,7 @@ impl<'a> Checker<'a> {
                 }
                 RegisterKind::Lanes(_) => {}
             }
-            limit(at, "register actions", register.actions.len(), 8)?;
+            limit(at, "register actions", register.actions.len(), 16)?;
             names(at, register.actions.iter().map(|action| action.name.as_str()))?;
             for action in &register.actions {
                 self.register_action(register, action)?;

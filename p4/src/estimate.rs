@@ -11,6 +11,8 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
+use netfold_wire::{LaneOp, LaneOps};
+
 use crate::allreduce;
 use crate::ir::{Program, RegisterKind};
 use crate::profile::{Encapsulation, Numerics, Profile};
@@ -230,9 +232,22 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Lane operations that a stateful unit does.
+const STATEFUL_UNIT: LaneOps = {
+    use LaneOp::{And, Max, Min, Or, Sum, Xor};
+    LaneOps::of(&[Sum, Min, Max, And, Or, Xor])
+};
+
 /// Register actions of a lane register: store, one for each operation, and a read, or two if one half is output at a time.
 fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
     let reads = if chip.both_halves() { 1 } else { 2 };
+    if let Some(op) = profile.ops.iter().find(|op| !STATEFUL_UNIT.has(**op)) {
+        return Err(Refusal {
+            target: chip.name(),
+            construct: format!("lane operation {op}, on elements packed in a word"),
+            limit: format!("a stateful unit folds whole words: {STATEFUL_UNIT}"),
+        });
+    }
     let needed = 1 + profile.ops.len() as u32 + reads;
     if needed as usize > REGISTER_ACTIONS_MAX {
         let names: Vec<_> = profile.ops.iter().map(|op| op.name()).collect();
@@ -399,7 +414,7 @@ mod tests {
         assert!(words.construct.contains("352 words") && words.limit.contains("256 words"), "{words}");
         let slots = refused(|p| p.slots = 16384, Chip::Tofino1);
         assert!(slots.construct.contains("16384 slots") && slots.limit.contains("8192"), "{slots}");
-        let all = |p: &mut Profile| p.ops = netfold_wire::LaneOp::ALL.to_vec();
+        let all = |p: &mut Profile| p.ops = LaneOps::WORDS.iter().collect();
         let ops = refused(all, Chip::Tofino1);
         assert!(ops.construct.contains("6 register actions") && ops.limit.contains('4'), "{ops}");
         let ops = refused(all, Chip::Tofino2);

@@ -5,7 +5,7 @@ mod named;
 pub use named::{NamedProfile, by_name, named};
 pub use netfold_wire::Numerics;
 
-use netfold_wire::{CHILDREN_MAX, LaneOp, Reason};
+use netfold_wire::{CHILDREN_MAX, LaneOp, LaneOps, Reason};
 
 /// What surrounds the Netfold header when the pipeline sees a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub struct Profile {
     pub jobs: u32,
     /// Children of one level, 1 to 32.
     pub workers: u32,
-    /// Lane operations in the program.
+    /// Lane operations in the program, by code. Those on packed elements, and bitwise ones, are of word numerics.
     pub ops: Vec<LaneOp>,
     /// Egress queues, strictly by priority; 1 means none. The target must have as many (bmv2: `--priority-queues`).
     pub priorities: u32,
@@ -53,6 +53,15 @@ pub struct Profile {
     pub numerics: Numerics,
 }
 
+/// Most words per packet of a program for bmv2 with minima and maxima of packed elements: see [`Profile::for_bmv2`].
+pub const PACKED_WORDS_MAX: u32 = 16;
+
+/// Lane operations of the profile [`Profile::hardware`].
+const HARDWARE_OPS: [LaneOp; 8] = {
+    use LaneOp::{And, Max, Min, Or, Sum, Sum8, Sum16, Xor};
+    [Sum, Min, Max, And, Or, Xor, Sum16, Sum8]
+};
+
 /// Maximum addresses for forwarding.
 pub const TRANSIT_MAX: u32 = 4096;
 
@@ -60,7 +69,8 @@ pub const TRANSIT_MAX: u32 = 4096;
 pub const SLOTS_DEFAULT: u32 = 1024;
 
 impl Profile {
-    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet.
+    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet. Without minima and maxima of packed elements, whose
+    /// expressions take p4c minutes to compile for bmv2.
     pub fn hardware() -> Self {
         Self {
             encapsulation: Encapsulation::Ethernet,
@@ -68,7 +78,7 @@ impl Profile {
             slots: SLOTS_DEFAULT,
             jobs: 16,
             workers: CHILDREN_MAX as u32,
-            ops: LaneOp::ALL.to_vec(),
+            ops: HARDWARE_OPS.to_vec(),
             priorities: 1,
             ecn_depth: 16,
             trim_depth: 0,
@@ -95,12 +105,28 @@ impl Profile {
 
     /// The profile of the software switch on transports that handle the outer headers.
     pub fn software(lane_words: u32) -> Self {
-        Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ..Self::hardware() }
+        let ops = Numerics::Word.lane_ops().to_vec();
+        Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ops, ..Self::hardware() }
     }
 
     /// The profile of the software switch with other numerics than words.
     pub fn software_with(lane_words: u32, numerics: Numerics) -> Self {
         Self { numerics, ops: numerics.lane_ops().to_vec(), ..Self::software(lane_words) }
+    }
+
+    /// The profile without the lane operations that p4c takes minutes to compile for bmv2: minima and maxima of packed elements, in more than
+    /// [`PACKED_WORDS_MAX`] words.
+    #[must_use]
+    pub fn for_bmv2(mut self) -> Self {
+        if self.lane_words > PACKED_WORDS_MAX {
+            self.ops.retain(|op| HARDWARE_OPS.contains(op));
+        }
+        self
+    }
+
+    /// The set of its lane operations.
+    pub fn lane_ops(&self) -> LaneOps {
+        self.ops.iter().copied().collect()
     }
 
     /// Payload bytes of a packet that has lanes.
@@ -136,11 +162,14 @@ impl Profile {
             return bad(
                 "ops",
                 self.ops.len() as u32,
-                "each of sum, min, max at most once, in this order, at least one",
+                "at least one lane operation, each at most once, in the order of their codes",
             );
         }
-        if self.numerics.converts() && self.ops != [LaneOp::Sum, LaneOp::Max] {
+        if self.numerics.converts() && self.ops != self.numerics.lane_ops() {
             return bad("ops", self.ops.len() as u32, "sum and max in a wide, half or float program");
+        }
+        if let Some(op) = self.ops.iter().find(|op| !self.numerics.lane_ops().contains(op)) {
+            return bad("ops", *op as u32, "sum, min and max (0 to 2) in a saturating program");
         }
         for (name, depth) in [("ecn_depth", self.ecn_depth), ("trim_depth", self.trim_depth)] {
             if depth >= 1 << 19 {

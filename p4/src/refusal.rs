@@ -73,7 +73,8 @@ pub(crate) fn sketch(expr: &Expr) -> String {
     }
 }
 
-fn symbol(op: BinOp) -> &'static str {
+/// An operator as people write it.
+pub(crate) fn symbol(op: BinOp) -> &'static str {
     match op {
         BinOp::Add => "+",
         BinOp::Sub => "-",

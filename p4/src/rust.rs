@@ -389,6 +389,8 @@ impl Generator<'_> {
         self.w.line(format!("fingerprint: {:#018x},", self.p.fingerprint()));
         self.w.line(format!("lane_words: {},", self.p.lane_bytes() / 4));
         self.w.line(format!("numerics: rt::Numerics::{:?},", crate::allreduce::numerics_of(self.p)));
+        let ops = crate::allreduce::lane_ops_of(self.p).iter().map(|op| format!("rt::LaneOp::{op:?}"));
+        self.w.line(format!("lane_ops: rt::LaneOps::of(&[{}]),", ops.collect::<Vec<_>>().join(", ")));
         let bounded_loss = crate::allreduce::is_for_bounded_loss(self.p);
         self.w.line(format!("bounded_loss: {bounded_loss},"));
         self.w.line(format!("owners: {},", crate::allreduce::has_owners(self.p)));

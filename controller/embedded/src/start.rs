@@ -307,6 +307,7 @@ impl Builder {
             sees_source: false,
             bounded_loss: queue.info.bounded_loss,
             owners: queue.info.owners,
+            lane_ops: queue.info.lane_ops,
             authenticates: longest >= header::LEN + queue.info.lane_words as usize * 4 + TAG_LEN,
         };
         Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))

@@ -11,6 +11,7 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         sees_source: false,
         bounded_loss: true,
         owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let switch = SwitchInfo::own(limits, Numerics::Word);
@@ -102,6 +103,7 @@ fn queues_take_trees_in_turn() {
         sees_source: false,
         bounded_loss: false,
         owners: false,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];

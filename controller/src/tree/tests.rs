@@ -20,6 +20,7 @@ const LIMITS: Limits = Limits {
     sees_source: true,
     bounded_loss: true,
     owners: true,
+    lane_ops: netfold_wire::LaneOps::ALL,
     authenticates: false,
 };
 

@@ -155,6 +155,7 @@ impl Fake {
             sees_source: false,
             bounded_loss: true,
             owners: true,
+            lane_ops: netfold_wire::LaneOps::ALL,
             authenticates: false,
         };
         Self(Arc::new(Mutex::new(Switch {

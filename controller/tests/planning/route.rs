@@ -60,6 +60,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         sees_source: false,
         bounded_loss: true,
         owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };

@@ -15,7 +15,7 @@ mod ticket;
 
 use std::net::IpAddr;
 
-use netfold_wire::VERSION;
+use netfold_wire::{LaneOps, VERSION};
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
@@ -382,6 +382,9 @@ pub struct Admission {
     /// The worker's own bit in the bitmaps of RESULTs, where every switch of the tree can leave contributions out of a sum; else 0.
     #[serde(default, rename = "share")]
     pub own_bit: u32,
+    /// The lane operations that every switch of the tree has. Without it those on words, which all switches had once.
+    #[serde(default)]
+    pub lane_ops: LaneOps,
     /// Bits by which sums come down shifted right, at all levels together; 0 but in wide numerics.
     #[serde(default)]
     pub shift: u8,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use netfold_wire::{Collective, DType, LaneOp, Mode};
+use netfold_wire::{Collective, DType, LaneOp, Mode, ReduceOp};
 
 use crate::Sharing;
 use crate::error::OpSpecError;
@@ -104,8 +104,8 @@ pub struct OpId(pub u64);
 ///
 /// On the wire two big-endian words: word 0 = low 32 bits of `elements`; word 1 = bits 0..=2 collective
 /// ([`CollectiveInfo::descriptor_code`](netfold_wire::vocabulary::collective::CollectiveInfo)), 3..=6 dtype, 7..=9 mode,
-/// 10..=11 lane operation, 12..=26 root, or tolerance of collectives without one, 27 `average`, 28..=31 bits 32..=35 of
-/// `elements`.
+/// 10..=11 the low bits of the reduction's code, 12..=26 root, or tolerance of collectives without one, 27 the high bit of the
+/// reduction's code, 28..=31 bits 32..=35 of `elements`. Codes of reductions: `reduction_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// What to do. The root is below 32,768.
@@ -114,13 +114,11 @@ pub struct Descriptor {
     pub dtype: DType,
     /// How the elements travel.
     pub mode: Mode,
-    /// The fold.
-    pub lane_op: LaneOp,
+    /// The reduction; the sum where nothing is reduced.
+    pub op: ReduceOp,
     /// How many of each rank's contributions may be left out of the sums, and how such sums are treated: [`Tolerance::NONE`]
     /// but for an all-reduce and a reduce-scatter.
     pub tolerance: Tolerance,
-    /// Every rank divides the fold by the number of ranks.
-    pub average: bool,
     /// Elements of the tensor, at most [`ELEMENTS_MAX`].
     pub elements: u64,
 }
@@ -131,21 +129,21 @@ impl Descriptor {
         collective: Collective::Barrier,
         dtype: DType::None,
         mode: Mode::I32,
-        lane_op: LaneOp::Sum,
+        op: ReduceOp::Sum,
         tolerance: Tolerance::NONE,
-        average: false,
         elements: 0,
     };
 
     /// The two words of the wire. A collective that switches do not do has no code: such words describe no operation.
     pub fn to_words(self) -> [u32; 2] {
         let root = self.collective.root().unwrap_or_else(|| self.tolerance.to_word());
+        let reduction = reduction_code(self.op);
         let word = u32::from(self.collective.info().descriptor_code.unwrap_or(0))
             | u32::from(self.dtype.code()) << 3
             | u32::from(self.mode.code()) << 7
-            | (self.lane_op as u32) << 10
+            | (reduction & 3) << 10
             | u32::from(root & 0x7fff) << 12
-            | u32::from(self.average) << 27
+            | (reduction >> 2) << 27
             | (((self.elements >> 32) & 0xf) as u32) << 28;
         [self.elements as u32, word]
     }
@@ -163,14 +161,31 @@ impl Descriptor {
             collective,
             dtype: DType::from_code(bits(3, 4) as u8)?,
             mode: Mode::from_code(bits(7, 3) as u8)?,
-            lane_op: LaneOp::try_from(bits(10, 2) as u8).ok()?,
+            op: reduction_of(u32::from(bits(10, 2) | bits(27, 1) << 2))?,
             tolerance,
-            average: bits(27, 1) == 1,
             elements: u64::from(word >> 28) << 32 | u64::from(low),
         };
         // One form for each descriptor, so that ranks that agree send the same words.
         (descriptor.to_words() == [low, word]).then_some(descriptor)
     }
+}
+
+/// The code of a reduction in descriptors, 3 bits: 0 sum, 1 min, 2 max, 3 and, 4 average, 5 or, 6 exclusive or, 7 product.
+const fn reduction_code(op: ReduceOp) -> u32 {
+    match op {
+        ReduceOp::Sum => 0,
+        ReduceOp::Min => 1,
+        ReduceOp::Max => 2,
+        ReduceOp::BitAnd => 3,
+        ReduceOp::Avg => 4,
+        ReduceOp::BitOr => 5,
+        ReduceOp::BitXor => 6,
+        ReduceOp::Product => 7,
+    }
+}
+
+fn reduction_of(code: u32) -> Option<ReduceOp> {
+    ReduceOp::ALL.iter().copied().find(|op| reduction_code(*op) == code)
 }
 
 impl fmt::Display for Descriptor {
@@ -181,7 +196,7 @@ impl fmt::Display for Descriptor {
             return Ok(());
         }
         if collective.reduces() {
-            write!(f, "({})", if self.average { "avg" } else { self.lane_op.name() })?;
+            write!(f, "({})", self.op)?;
         }
         write!(f, " of {elements} {dtype}")?;
         match collective {
@@ -294,12 +309,11 @@ mod tests {
             collective: Collective::Broadcast { root: 0x7fff },
             dtype: DType::Bf16,
             mode: Mode::Bfp16,
-            lane_op: LaneOp::Max,
+            op: ReduceOp::BitXor,
             tolerance: Tolerance::NONE,
-            average: true,
             elements: ELEMENTS_MAX - 0xffff_fffe,
         };
-        // 0b1111_1_111111111111111_10_010_0011_010: elements, average, root, max, bfp16, bf16, broadcast.
+        // 0b1111_1_111111111111111_10_010_0011_010: elements, xor, root, xor, bfp16, bf16, broadcast.
         assert_eq!(descriptor.to_words(), [0x0000_0001, 0xffff_f91a]);
         assert_eq!(Descriptor::from_words(descriptor.to_words()), Some(descriptor));
     }

@@ -8,7 +8,7 @@ use netfold_proto::{
     WorkerConfig, WorkerEvent,
 };
 use netfold_testkit::allocation::{self, CountingAllocator};
-use netfold_wire::{Collective, DType, Flags, Kind, LaneOp, Mode, Packet, Repr, header};
+use netfold_wire::{Collective, DType, Flags, Kind, LaneOp, Mode, Packet, ReduceOp, Repr, header};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -38,6 +38,7 @@ fn nothing_is_allocated_per_packet() {
         udp_port: 1,
         bitmap,
         own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
         shift: 0,
         switch: None,
         grace_ms: 0,
@@ -51,9 +52,8 @@ fn nothing_is_allocated_per_packet() {
         collective: Collective::AllReduce,
         dtype: DType::F32,
         mode: Mode::Bfp16,
-        lane_op: LaneOp::Sum,
+        op: ReduceOp::Sum,
         tolerance: Tolerance::NONE,
-        average: false,
         elements: 1_280_000,
     };
     let spec = OpSpec {

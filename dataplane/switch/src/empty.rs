@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use netfold_p4::profile::Numerics;
+use netfold_wire::LaneOps;
 
 use crate::runtime::{EntryError, Pipeline, PipelineInfo, Received, SimdLevel, TableEntry, Verdict};
 
@@ -24,6 +25,7 @@ impl EmptyPipeline {
             growth: None,
             rewriting: None,
             numerics: Numerics::Word,
+            lane_ops: LaneOps::NONE,
             entries: 0,
             bookkeeping_bytes: 0,
             lane_bytes: 0,

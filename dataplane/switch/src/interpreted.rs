@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use netfold_p4::allreduce::{has_owners, is_for_bounded_loss, numerics_of};
+use netfold_p4::allreduce::{has_owners, is_for_bounded_loss, lane_ops_of, numerics_of};
 use netfold_p4::growth::Growth;
 use netfold_p4::interpret::{InterpretError, Interpreter};
 use netfold_p4::ir::{Program, RegisterKind};
@@ -74,6 +74,7 @@ fn info(program: &Program) -> PipelineInfo {
         fingerprint: program.fingerprint(),
         lane_words: program.lane_bytes() / 4,
         numerics: numerics_of(program),
+        lane_ops: lane_ops_of(program),
         bounded_loss: is_for_bounded_loss(program),
         owners: has_owners(program),
         growth: Growth::of(program),

@@ -10,6 +10,7 @@ pub use netfold_p4::growth::Growth;
 pub use netfold_p4::interpret::Send;
 pub use netfold_p4::profile::Numerics;
 pub use netfold_p4::rewriting::Rewriting;
+pub use netfold_wire::{LaneOp, LaneOps};
 pub use table::{ActionInfo, KeyInfo, Table, TableInfo};
 
 /// Congestion experienced: the ECN bits that a long queue sets in an IP header (RFC 3168 section 5).
@@ -40,6 +41,8 @@ pub struct PipelineInfo {
     pub lane_words: u32,
     /// How lanes are aggregated.
     pub numerics: Numerics,
+    /// Which lane operations it has.
+    pub lane_ops: LaneOps,
     /// Whether contributions can be left out of sums, and trimmed packets are accepted.
     pub bounded_loss: bool,
     /// Whether the lanes of a result can go to one member alone.

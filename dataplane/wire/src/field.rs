@@ -23,7 +23,7 @@ pub const TABLE: &[Field] = &[
     field("version", 4, "protocol version, 2"),
     field("kind", 4, "packet kind"),
     field("flags", 8, "flag bits"),
-    field("op", 4, "lane operation: 0 sum, 1 min, 2 max (32-bit two's complement)"),
+    field("op", 4, "lane operation: what the switch does with the lanes; see Lane operations"),
     field("class", 4, "importance class, 0 lowest; chooses queue and trimming depth"),
     field("reason", 8, "why a REJECT was sent; 0 in every other kind"),
     field("job", 16, "job number on this switch"),

@@ -85,7 +85,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How the switch folds a lane.
+    /// How the switch folds a lane: a word of 32 bits, or each of the two or four elements packed in one. Which of these a switch has is a
+    /// property of its program, see [`LaneOps`](crate::LaneOps).
     LaneOp, Op {
         /// Wrapping 32-bit addition.
         Sum = 0 "sum",
@@ -93,6 +94,24 @@ wire_enum! {
         Min = 1 "min",
         /// Signed 32-bit maximum.
         Max = 2 "max",
+        /// Bitwise and.
+        And = 3 "and",
+        /// Bitwise or.
+        Or = 4 "or",
+        /// Bitwise exclusive or.
+        Xor = 5 "xor",
+        /// Wrapping addition of 16-bit elements, without carry between them.
+        Sum16 = 6 "sum16",
+        /// Signed minimum of 16-bit elements.
+        Min16 = 7 "min16",
+        /// Signed maximum of 16-bit elements.
+        Max16 = 8 "max16",
+        /// Wrapping addition of 8-bit elements, without carry between them.
+        Sum8 = 9 "sum8",
+        /// Signed minimum of 8-bit elements.
+        Min8 = 10 "min8",
+        /// Signed maximum of 8-bit elements.
+        Max8 = 11 "max8",
     }
 }
 
@@ -584,7 +603,7 @@ mod tests {
         };
         assert_eq!(parse(0, 0x11), Err(Error::Version(1)));
         assert_eq!(parse(0, 0x20), Err(Error::Kind(0)));
-        assert_eq!(parse(2, 0x93), Err(Error::Op(9)));
+        assert_eq!(parse(2, 0xc3), Err(Error::Op(12)));
         assert_eq!(parse(3, 200), Err(Error::Reason(200)));
         for len in 0..LEN {
             assert_eq!(Packet::new_checked(&BYTES[..len]), Err(Error::Truncated { len, need: LEN }));

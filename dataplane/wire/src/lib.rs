@@ -22,12 +22,14 @@ pub mod frame;
 pub mod header;
 pub mod hex;
 mod keys;
+mod lane_ops;
 pub mod serial;
 pub mod vocabulary;
 
 pub use dscp::Dscp;
 pub use header::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr};
 pub use keys::{JobKeys, PacketKey, PortKeys, TAG_LEN};
+pub use lane_ops::LaneOps;
 pub use vocabulary::collective::{Collective, Extent};
 pub use vocabulary::dtype::DType;
 pub use vocabulary::mode::{Lanes, Mode, Numerics};

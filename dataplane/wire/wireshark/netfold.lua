@@ -22,7 +22,7 @@ local FIELDS = {
     { name = "flags", offset = 8, bits = 8, first = 1, bytes = 1, mask = nil,
       doc = "flag bits" },
     { name = "op", offset = 16, bits = 4, first = 2, bytes = 1, mask = 0xf0,
-      doc = "lane operation: 0 sum, 1 min, 2 max (32-bit two's complement)" },
+      doc = "lane operation: what the switch does with the lanes; see Lane operations" },
     { name = "class", offset = 20, bits = 4, first = 2, bytes = 1, mask = 0xf,
       doc = "importance class, 0 lowest; chooses queue and trimming depth" },
     { name = "reason", offset = 24, bits = 8, first = 3, bytes = 1, mask = nil,
@@ -53,7 +53,7 @@ local FIELDS = {
       doc = "sent as 0, and not read" },
 }
 local KINDS = { [1] = "data", [2] = "result", [3] = "close", [4] = "stale", [5] = "reject", [6] = "probe", [7] = "advance", [8] = "heard" }
-local OPS = { [0] = "sum", [1] = "min", [2] = "max" }
+local OPS = { [0] = "sum", [1] = "min", [2] = "max", [3] = "and", [4] = "or", [5] = "xor", [6] = "sum16", [7] = "min16", [8] = "max16", [9] = "sum8", [10] = "min8", [11] = "max8" }
 local REASONS = { [0] = "none", [1] = "not_netfold", [2] = "length", [3] = "version", [4] = "kind", [5] = "unknown_job", [6] = "spoofed", [7] = "key", [8] = "epoch", [9] = "slot", [10] = "stale", [11] = "duplicate", [12] = "job_ended", [13] = "unexpected", [14] = "path" }
 local FLAGS = {
     { name = "resend", mask = 0x01 },

@@ -157,10 +157,10 @@ fn exchange_error(error: netfold::ExchangeError) -> Failure {
     Failure::remote(format!("the rendezvous of the ranks failed: {error}"))
 }
 
-/// Whether a switch does this reduction in jobs of this mode.
+/// Whether a switch does this reduction in jobs of this mode. Where a switch's program does not have the operation, hosts do it.
 pub(crate) fn supports(mode: Mode, dtype: i32, op: i32) -> bool {
     let (Some(dtype), Some(op)) = (element_type(dtype), reduction(op)) else { return false };
-    netfold::switch_reduces(mode, dtype, op).is_ok()
+    netfold::switch_reduces(mode, netfold::LaneOps::ALL, dtype, op).is_ok()
 }
 
 /// `ncclDataType_t`, without the 8-bit floats, which switches do not sum.
@@ -343,11 +343,18 @@ mod tests {
                 .filter(|(d, o)| supports(mode, *d, *o))
                 .collect()
         };
-        let words = [(2, 0), (2, 2), (2, 3), (3, 0), (6, 0), (7, 0), (9, 0)];
+        // Integers of 8 and 32 bits, and floating-point numbers, have sums, maxima and minima; integers of 64 bits have sums.
+        let all = |dtypes: &[i32]| -> Vec<(i32, i32)> {
+            dtypes.iter().flat_map(|dtype| [0, 2, 3].map(|op| (*dtype, op))).collect()
+        };
+        let words = [all(&[0, 1, 2, 3]), vec![(4, 0), (5, 0)], all(&[6, 7, 9])].concat();
         assert_eq!(supported(Mode::Bfp32), words);
         assert_eq!(supported(Mode::Bfp16), words);
-        assert_eq!(supported(Mode::I32), words[..4]);
-        assert_eq!(supported(Mode::Saturating), [(2, 2), (2, 3), (6, 0), (7, 0), (9, 0)]);
+        let sums_of_floats = |(dtype, op): &(i32, i32)| *dtype >= 6 && *op == 0;
+        let without: Vec<_> = words.iter().copied().filter(|both| !sums_of_floats(both)).collect();
+        assert_eq!(supported(Mode::I32), without);
+        let saturating = [(2, 2), (2, 3), (3, 2), (3, 3), (6, 0), (7, 0), (7, 2), (7, 3), (9, 0)];
+        assert_eq!(supported(Mode::Saturating), saturating);
         assert!(
             !supports(Mode::Bfp32, 7, 4) && !supports(Mode::Bfp32, -1, 0) && !supports(Mode::Bfp32, 7, -1)
         );

@@ -14,7 +14,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Float, raw, scalar};
+use super::{ElementCoding, Float, elements, raw, scalar};
 use crate::element::Element;
 
 pub(super) use rounded::{
@@ -304,6 +304,30 @@ pub(super) fn unpack_words<T: Element>(_: Avx2, lanes: &[u8], block: &mut [T]) {
 #[target_feature(enable = "avx2")]
 fn unpack_words_avx2<T: Element>(lanes: &[u8], block: &mut [T]) {
     raw::unpack(lanes, block);
+}
+
+#[inline]
+pub(super) fn pack_elements(_: Avx2, coding: ElementCoding, elements: &[u8], lanes: &mut [u8]) {
+    // SAFETY: `Avx2` proves the features.
+    unsafe { pack_elements_avx2(coding, elements, lanes) }
+}
+
+/// The portable loops.
+#[target_feature(enable = "avx2")]
+fn pack_elements_avx2(coding: ElementCoding, elements: &[u8], lanes: &mut [u8]) {
+    elements::pack(coding, elements, lanes);
+}
+
+#[inline]
+pub(super) fn unpack_elements(_: Avx2, coding: ElementCoding, lanes: &[u8], elements: &mut [u8]) {
+    // SAFETY: `Avx2` proves the features.
+    unsafe { unpack_elements_avx2(coding, lanes, elements) }
+}
+
+/// The portable loops.
+#[target_feature(enable = "avx2")]
+fn unpack_elements_avx2(coding: ElementCoding, lanes: &[u8], elements: &mut [u8]) {
+    elements::unpack(coding, lanes, elements);
 }
 
 #[target_feature(enable = "avx2")]

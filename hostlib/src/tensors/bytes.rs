@@ -3,7 +3,7 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use netfold_proto::OpId;
-use netfold_wire::{Collective, DType, LaneOp, LaneOwner, ReduceOp};
+use netfold_wire::{Collective, DType, LaneOwner, ReduceOp};
 
 use super::{PendingOp, Tensors};
 use crate::error::Error;
@@ -126,7 +126,7 @@ impl PendingOp {
         (ordinal < u64::from(spec.data_chunks)).then(|| spec.chunk_at(ordinal as u32, self.world))
     }
 
-    fn chunk_bytes(&self) -> usize {
+    pub(super) fn chunk_bytes(&self) -> usize {
         self.chunk_elements * super::element_bytes(self.operation.buffer.view())
     }
 
@@ -178,11 +178,11 @@ impl PendingOp {
     /// How hosts reduce this operation.
     fn reduce_op(&self) -> ReduceOp {
         let descriptor = self.operation.request.spec.descriptor;
-        match (descriptor.collective, descriptor.lane_op) {
+        match (descriptor.collective, descriptor.op) {
             (Collective::AllGather, _) => ReduceOp::BitOr,
-            (_, LaneOp::Min) => ReduceOp::Min,
-            (_, LaneOp::Max) => ReduceOp::Max,
-            _ => ReduceOp::Sum,
+            // Every rank divides at the end.
+            (_, ReduceOp::Avg) => ReduceOp::Sum,
+            (_, op) => op,
         }
     }
 

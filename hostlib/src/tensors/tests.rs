@@ -53,7 +53,6 @@ impl Fed {
             collective: Collective::AllReduce,
             dtype: DType::F32,
             mode,
-            lane_op: LaneOp::Sum,
             elements: self.tensor.len() as u64,
             ..Descriptor::BARRIER
         };

@@ -79,6 +79,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         udp_port: 0,
         bitmap,
         own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
         shift: 0,
         switch: None,
         grace_ms: 0,

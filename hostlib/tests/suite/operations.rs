@@ -218,13 +218,14 @@ fn what_cannot_be_reduced_is_refused_before_anything_is_sent() {
     job(2, Mode::Bfp16, 4, |comm| {
         if comm.rank() == 0 {
             // On one rank alone: had anything been sent, the ranks would differ.
-            let error = comm.all_reduce(&mut [1.0f32], ReduceOp::Min).unwrap_err();
+            let error = comm.all_reduce(&mut [1.0f32], ReduceOp::Product).unwrap_err();
             assert!(
-                matches!(error, Error::Unsupported { op: ReduceOp::Min, dtype: DType::F32, .. }),
+                matches!(error, Error::Unsupported { op: ReduceOp::Product, dtype: DType::F32, .. }),
                 "{error}"
             );
             assert_eq!((error.kind(), error.ends_the_job()), ("unsupported", false));
-            assert!(comm.all_reduce_async(vec![f16::ONE], ReduceOp::Max).is_err());
+            assert!(comm.all_reduce_async(vec![1.0f64], ReduceOp::Max).is_err());
+            assert!(comm.all_reduce_async(vec![1i64], ReduceOp::Min).is_err());
         }
         comm.barrier().unwrap();
         comm.leave().unwrap();

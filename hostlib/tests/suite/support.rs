@@ -102,14 +102,8 @@ impl ReferenceSwitch {
 
 fn reduce(op: LaneOp, sum: &mut [u8], contribution: &[u8]) {
     for (to, from) in sum.chunks_exact_mut(4).zip(contribution.chunks_exact(4)) {
-        let (a, b) =
-            (i32::from_be_bytes(to.try_into().unwrap()), i32::from_be_bytes(from.try_into().unwrap()));
-        let reduced = match op {
-            LaneOp::Sum => a.wrapping_add(b),
-            LaneOp::Min => a.min(b),
-            LaneOp::Max => a.max(b),
-        };
-        to.copy_from_slice(&reduced.to_be_bytes());
+        let [a, b] = [&*to, from].map(|word| u32::from_be_bytes(word.try_into().unwrap()));
+        to.copy_from_slice(&op.fold(a, b).to_be_bytes());
     }
 }
 
@@ -125,6 +119,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         udp_port: 0,
         bitmap,
         own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
         shift: 0,
         switch: None,
         grace_ms: 0,

@@ -9,6 +9,9 @@
 //! | float | binary32 | mantissa of 32 bits, and an exponent | aligned sum; normalised before it is sent |
 //!
 //! In the last three `max` is over the lanes' bits as unsigned numbers, with no conversion, to compare descriptors.
+//! Words also have bitwise operations, and sums, minima and maxima of the 16- or 8-bit elements packed in them. These are made of what
+//! words of 32 bits have: a sum whose elements' highest bits are added without carry, and comparisons of words in which one
+//! element at a time is in the highest bits.
 //! Float follows FPISA (Yuan et al., NSDI 2022): exponent and signed mantissa in separate registers, normalisation
 //! delayed until a result is sent.
 
@@ -145,6 +148,49 @@ fn magnitude(value: &Expr) -> Expr {
     is_negative(value.clone()).select(word(0) - value.clone(), value.clone())
 }
 
+/// The fold of two plain words.
+fn folded(op: LaneOp, cell: Expr, lane: Expr) -> Expr {
+    match op {
+        LaneOp::Sum => cell + lane,
+        LaneOp::Min => cell.signed_min(lane),
+        LaneOp::Max => cell.signed_max(lane),
+        LaneOp::And => cell & lane,
+        LaneOp::Or => cell | lane,
+        LaneOp::Xor => cell ^ lane,
+        LaneOp::Sum16 => packed_sum(cell, lane, 0x8000_8000),
+        LaneOp::Sum8 => packed_sum(cell, lane, 0x8080_8080),
+        LaneOp::Min16 => packed(16, &cell, &lane, Expr::signed_min),
+        LaneOp::Max16 => packed(16, &cell, &lane, Expr::signed_max),
+        LaneOp::Min8 => packed(8, &cell, &lane, Expr::signed_min),
+        LaneOp::Max8 => packed(8, &cell, &lane, Expr::signed_max),
+    }
+}
+
+/// The sum of packed elements, of which `highest` has the highest bits. These are added without their carries, the bits below as words, whose
+/// carries end in the highest bits.
+fn packed_sum(cell: Expr, lane: Expr, highest: u64) -> Expr {
+    let below = || word(!highest & 0xffff_ffff);
+    ((cell.clone() & below()) + (lane.clone() & below())) ^ ((cell ^ lane) & word(highest))
+}
+
+/// The lesser or the greater of each of the packed elements of `bits` bits. The order of two words is that of their highest elements, so each
+/// element in turn is moved to the top, the words are compared, and the one chosen gives its highest element.
+fn packed(bits: u32, cell: &Expr, lane: &Expr, choose: fn(Expr, Expr) -> Expr) -> Expr {
+    let at = |up: u32| {
+        let moved = |value: &Expr| match up {
+            0 => value.clone(),
+            _ => value.clone().shifted_left(Expr::Const(up.into(), 8)),
+        };
+        let chosen = choose(moved(cell), moved(lane));
+        // The last element has zeros below it.
+        let highest =
+            if up == 32 - bits { chosen } else { chosen & word(u64::from(u32::MAX << (32 - bits))) };
+        if up == 0 { highest } else { highest.shifted_right(Expr::Const(up.into(), 8)) }
+    };
+    let parts = (0..32 / bits).map(|index| at(index * bits));
+    parts.reduce(|all, part| all | part).expect("a word has elements")
+}
+
 impl Build<'_> {
     /// The lane register.
     pub(super) fn sum(&self) -> Register {
@@ -163,9 +209,7 @@ impl Build<'_> {
             actions.push(match (op, self.figures) {
                 (LaneOp::Sum, Some(figures)) => self.sum_action(figures, lane()),
                 (LaneOp::Max, _) if converts => reg_action("max", set(Expr::Cell(0).max(lane())), new()),
-                (LaneOp::Sum, None) => reg_action("sum", set(Expr::Cell(0) + lane()), new()),
-                (LaneOp::Min, _) => reg_action("min", set(Expr::Cell(0).signed_min(lane())), new()),
-                (LaneOp::Max, _) => reg_action("max", set(Expr::Cell(0).signed_max(lane())), new()),
+                (op, _) => reg_action(op.name(), set(folded(*op, Expr::Cell(0), lane())), new()),
             });
         }
         self.register("sum", 0x1000, RegisterKind::Lanes(LANE_BITS), actions)

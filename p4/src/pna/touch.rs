@@ -3,7 +3,7 @@
 use super::expr::{Names, biased};
 use super::{Printer, refusal};
 use crate::ir::*;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, symbol};
 use crate::v1model::visit;
 
 /// A register access of the program.
@@ -100,6 +100,15 @@ impl Printer<'_> {
                     let array = Array { name, bits, lane };
                     lines.extend(match self.lane_touch(&array, action, &index, *output) {
                         Some(steps) => steps,
+                        None if is_compound(action) => {
+                            return Err(refusal(
+                                format!(
+                                    "register action '{}.{}' of elements packed in a word",
+                                    register.name, action.name
+                                ),
+                                "a lane is folded by one operation on words: sum, min, max, and, or, xor",
+                            ));
+                        }
                         None => self.touch(&[array], action, &index, *output)?,
                     });
                 }
@@ -140,9 +149,9 @@ impl Printer<'_> {
             return None;
         }
         let sign = match op {
-            BinOp::Add => {
-                let add = format!("{old} = {old} + {lane};");
-                return Some([read, add, write(old)].into_iter().chain(put).collect());
+            BinOp::Add | BinOp::And | BinOp::Or | BinOp::Xor => {
+                let fold = format!("{old} = {old} {} {lane};", symbol(*op));
+                return Some([read, fold, write(old)].into_iter().chain(put).collect());
             }
             BinOp::SignedMin => '>',
             BinOp::SignedMax => '<',
@@ -249,6 +258,13 @@ impl Printer<'_> {
             "}".into(),
         ])
     }
+}
+
+/// Whether an action folds a lane by more than one operation: as many temporaries would be needed for every lane.
+fn is_compound(action: &RegAction) -> bool {
+    let values = action.updates.iter().flat_map(|(_, cases)| cases).map(|case| &case.value);
+    let nested = |value: &Expr| value.operands().iter().any(|operand| !operand.operands().is_empty());
+    values.into_iter().any(nested)
 }
 
 fn straight(lines: &[String]) -> bool {

@@ -32,7 +32,7 @@ pub fn named() -> Vec<NamedProfile> {
     vec![
         named(
             "hardware",
-            "any level of a tree, on Ethernet: 64 words per packet, all operations",
+            "any level of a tree, on Ethernet: 64 words per packet, all operations but packed min and max",
             hardware.clone(),
         ),
         named(
@@ -40,26 +40,17 @@ pub fn named() -> Vec<NamedProfile> {
             "a root on Ethernet that fits 12 stages: sum only, 64 words per packet",
             Profile::tofino(),
         ),
-        named(
-            "nic",
-            "a leaf in a network interface: sum only, 8 local workers, 64 words per packet",
-            Profile {
-                ops: vec![LaneOp::Sum],
-                workers: 8,
-                slots: 256,
-                jobs: 4,
-                ecn_depth: 0,
-                bounded_loss: false,
-                owners: false,
-                ..hardware.clone()
-            },
-        ),
+        named("nic", "a leaf in a network interface: sum only, 8 local workers, 64 words per packet", nic()),
         named(
             "datagram",
             "any level, where sockets or rings handle the outer headers",
-            Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..hardware },
+            Profile::software(hardware.lane_words),
         ),
-        named("saturating", "saturating 32-bit sums with a flag", with(Numerics::Saturating, LaneOp::ALL)),
+        named(
+            "saturating",
+            "saturating 32-bit sums with a flag",
+            with(Numerics::Saturating, Numerics::Saturating.lane_ops()),
+        ),
         named(
             "wide",
             "16-bit lanes with 32-bit sums, shifted before they are sent",
@@ -84,6 +75,19 @@ pub fn named() -> Vec<NamedProfile> {
         ),
         named("small", "a root for two workers and four slots, for reading and tests", small()),
     ]
+}
+
+fn nic() -> Profile {
+    Profile {
+        ops: vec![LaneOp::Sum],
+        workers: 8,
+        slots: 256,
+        jobs: 4,
+        ecn_depth: 0,
+        bounded_loss: false,
+        owners: false,
+        ..Profile::hardware()
+    }
 }
 
 fn small() -> Profile {

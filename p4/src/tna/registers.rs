@@ -4,7 +4,7 @@ use super::decision::Tree;
 use super::lower::{PathState, To};
 use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
 use crate::ir::*;
-use crate::refusal::{Refusal, sketch};
+use crate::refusal::{Refusal, sketch, symbol};
 
 /// The access of a path to one register.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Printer {
                 [Case { when: None, value: Expr::Lane }] => Some(Effect::Store),
                 [Case { when: None, value: Expr::Const(0, _) }] => Some(Effect::Clear),
                 [Case { when: None, value: Expr::Binary(op, cell, lane) }]
-                    if **cell == Expr::Cell(0) && **lane == Expr::Lane =>
+                    if **cell == Expr::Cell(0) && **lane == Expr::Lane && folds(*op) =>
                 {
                     Some(Effect::Aggregate(*op))
                 }
@@ -100,7 +100,7 @@ impl Printer {
         let unknown = |action: &RegAction| {
             refusal(
                 format!("register action '{}.{}'", register.name, action.name),
-                "store, fold, read, clear",
+                "a stateful unit stores, reads, clears, or folds whole words: sum, min, max, and, or, xor",
             )
         };
         register.actions.iter().map(|action| of(action).ok_or_else(|| unknown(action))).collect()
@@ -240,7 +240,9 @@ impl Printer {
                 Effect::Aggregate(BinOp::SaturatingAdd) => {
                     self.w.line(format!("{cell} = {cell} |+| {lane};"))
                 }
-                Effect::Aggregate(_) => self.w.line(format!("{cell} = {cell} + {lane};")),
+                Effect::Aggregate(op) => {
+                    self.w.line(format!("{cell} = {cell} {} {lane};", symbol(op)));
+                }
             }
         }
         if both {
@@ -446,6 +448,12 @@ impl Printer {
             other => self.value(other, &[])?,
         })
     }
+}
+
+/// Whether a stateful unit folds a lane into its cell by this operator.
+fn folds(op: BinOp) -> bool {
+    use BinOp::{Add, And, Or, SaturatingAdd, SignedMax, SignedMin, Xor};
+    matches!(op, Add | SaturatingAdd | SignedMin | SignedMax | And | Or | Xor)
 }
 
 fn action_name(name: &str, register: &Register, action: u16, output: Output) -> String {

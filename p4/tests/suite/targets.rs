@@ -9,6 +9,7 @@ use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, pna};
+use netfold_wire::{LaneOp, LaneOps};
 
 /// The program for a NIC; `None` if PNA refuses it.
 pub(crate) fn print_pna(program: &Program) -> Option<String> {
@@ -112,6 +113,13 @@ fn nics_refuse_unsupported_features() {
     assert!(refused.construct.contains("datagrams"), "{refused}");
     let refused = pna_refusal(&Profile { lane_words: 352, ..nic.clone() });
     assert!(refused.construct.contains("352 lanes") && refused.limit.contains("256"), "{refused}");
+    let with = |op| Profile { ops: vec![LaneOp::Sum, op], ..nic.clone() };
+    let bits = pna::print(&allreduce::program(&with(LaneOp::And)).unwrap()).unwrap();
+    assert!(bits.contains("meta.x_old0 = meta.x_old0 & hdr."));
+    for packed in [LaneOp::Sum16, LaneOp::Max8] {
+        let refused = pna_refusal(&with(packed));
+        assert!(refused.construct.contains(packed.name()) && refused.limit.contains("words"), "{refused}");
+    }
     // The profiles that fit, whatever their lanes are. The compiler's own figure for `hardware` is 406 bytes.
     let fits = |name: &str| {
         profile::by_name(name)
@@ -188,8 +196,12 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     assert!(queues.construct.contains("priorities"), "{queues}");
     let trims = refused(&Profile { trim_depth: 16, ..tofino.clone() }, Chip::Tofino2);
     assert!(trims.construct.contains("trimming"), "{trims}");
-    let all = refused(&Profile { ops: netfold_wire::LaneOp::ALL.to_vec(), ..tofino }, Chip::Tofino1);
-    assert!(all.construct.contains("register actions of 'sum'"), "{all}");
+    let words = refused(&Profile { ops: LaneOps::WORDS.iter().collect(), ..tofino }, Chip::Tofino1);
+    assert!(words.construct.contains("register actions of 'sum'"), "{words}");
+    let packed = refused(&Profile { ops: vec![LaneOp::Sum, LaneOp::Sum16], ..tofino }, Chip::Tofino2);
+    assert!(packed.construct.contains("sum.sum16") && packed.limit.contains("whole words"), "{packed}");
+    let bits = allreduce::program(&Profile { ops: vec![LaneOp::Xor], ..tofino }).unwrap();
+    assert!(tna::print(&bits, Chip::Tofino1).unwrap().contains("cells.first = cells.first ^ "));
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         sees_source,
         bounded_loss,
         owners: bounded_loss,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: true,
     }
 }

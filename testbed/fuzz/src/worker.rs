@@ -87,6 +87,7 @@ impl Scene {
             grace_ms: 0,
             ticket: None,
             own_bit: 0,
+            lane_ops: netfold_wire::LaneOps::ALL,
             congestion: CongestionAlgorithm::ALL[input.below(CongestionAlgorithm::ALL.len())],
             band: None,
         };
@@ -133,12 +134,12 @@ impl Scene {
     fn submit(&mut self, input: &mut Input<'_>) {
         let mode = Mode::ALL[input.below(Mode::ALL.len())];
         let data_chunks = input.below(48) as u32;
-        let lane_op = if mode == Mode::I32 { LaneOp::ALL[input.below(3)] } else { LaneOp::Sum };
+        let lane_op = if mode == Mode::I32 { LaneOp::ALL[input.below(LaneOp::ALL.len())] } else { LaneOp::Sum };
         let descriptor = Descriptor {
             collective: Collective::ALL[input.below(Collective::ALL.len())],
             dtype: DType::F32,
             mode,
-            lane_op,
+            op: lane_op.reduction(),
             elements: u64::from(data_chunks) * u64::from(LANE_WORDS),
             ..Descriptor::BARRIER
         };

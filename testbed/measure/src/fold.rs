@@ -49,11 +49,13 @@ pub struct FoldBench {
     pub round: Duration,
     /// Build of the pipeline; the best that the processor has, where it lacks this one.
     pub simd: SimdLevel,
+    /// Lane operation of the packets. Numerics that do not have it are left out.
+    pub op: LaneOp,
 }
 
 impl Default for FoldBench {
     fn default() -> Self {
-        Self { rounds: 401, round: Duration::from_micros(250), simd: SimdLevel::detect() }
+        Self { rounds: 401, round: Duration::from_micros(250), simd: SimdLevel::detect(), op: LaneOp::Sum }
     }
 }
 
@@ -68,6 +70,8 @@ pub struct FoldRow {
     pub simd: &'static str,
     /// What the pipeline parses: `datagram`, or `ethernet` with the outer headers.
     pub encapsulation: &'static str,
+    /// Lane operation; the plain loop adds words, whatever it is.
+    pub op: &'static str,
     /// Cost of a packet without lanes.
     pub fixed_ns: f64,
     /// Cost of a packet with lanes.
@@ -129,7 +133,10 @@ pub fn run(bench: &FoldBench, mut progress: impl FnMut(&FoldRow)) -> Result<Vec<
             add(payload, encapsulation, Numerics::Word)?;
         }
     }
-    for numerics in Numerics::ALL.iter().filter(|numerics| **numerics != Numerics::Word) {
+    for numerics in Numerics::ALL {
+        if *numerics == Numerics::Word || !numerics.lane_ops().contains(&bench.op) {
+            continue;
+        }
         add(PAYLOAD_CONVERTED, "datagram", *numerics)?;
     }
     Ok(rows)
@@ -160,8 +167,8 @@ fn measure(
         }
     }
     let ethernet = encapsulation == "ethernet";
-    let mut full = Packets::new(ethernet, payload as usize, 1, WORKERS);
-    let mut bare = Packets::new(ethernet, 0, 2, WORKERS_BARE);
+    let mut full = Packets::new(ethernet, payload as usize, (1, bench.op), WORKERS);
+    let mut bare = Packets::new(ethernet, 0, (2, bench.op), WORKERS_BARE);
     let mut plain = Plain::new(payload as usize, bench.simd);
     let clock = clock_ns();
     let (mut fixed, mut total, mut loops) = (Vec::new(), Vec::new(), Vec::new());
@@ -182,6 +189,7 @@ fn measure(
         mode: numerics.name(),
         simd: bench.simd.name(),
         encapsulation,
+        op: bench.op.name(),
         fixed_ns: fixed.median(),
         total_ns: total.median(),
         lanes_ns: lanes.median(),
@@ -243,7 +251,7 @@ struct Packets {
 }
 
 impl Packets {
-    fn new(ethernet: bool, payload: usize, job: u16, world: u16) -> Self {
+    fn new(ethernet: bool, payload: usize, (job, op): (u16, LaneOp), world: u16) -> Self {
         let outer_len = if ethernet { OUTER_LEN } else { 0 };
         let stride = (outer_len + header::LEN + payload).next_multiple_of(64);
         let count = SLOTS as usize * usize::from(world);
@@ -257,7 +265,8 @@ impl Packets {
         for slot in 0..SLOTS as u16 {
             for rank in 0..world {
                 let mut datagram = vec![1u8; header::LEN + payload];
-                repr(job, slot, payload == 0).emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
+                repr((job, op), slot, payload == 0)
+                    .emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
                 let mut bytes = vec![0; outer_len + datagram.len()];
                 if ethernet {
                     let len = outer(rank).emit(&datagram, 0, &mut bytes).expect("the buffer was made for it");
@@ -315,11 +324,11 @@ fn next_chunk() -> u32 {
     CHUNK.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-fn repr(job: u16, slot: u16, bare: bool) -> Repr {
+fn repr((job, op): (u16, LaneOp), slot: u16, bare: bool) -> Repr {
     Repr {
         kind: Kind::Data,
         flags: if bare { Flags::BARE } else { Flags::default() },
-        op: LaneOp::Sum,
+        op,
         class: 0,
         reason: Reason::None,
         job,
@@ -414,7 +423,7 @@ mod tests {
     #[test]
     fn a_short_run_yields_every_row() {
         for simd in SimdLevel::available() {
-            let bench = FoldBench { rounds: 1, round: Duration::from_micros(50), simd };
+            let bench = FoldBench { rounds: 1, round: Duration::from_micros(50), simd, op: LaneOp::Sum };
             let rows = run(&bench, |_| ()).unwrap();
             assert_eq!(rows.len(), PAYLOADS.len() * 2 + Numerics::ALL.len() - 1);
             assert!(rows.iter().all(|row| row.total_ns > 0.0 && row.mpps > 0.0 && row.simd == simd.name()));

@@ -11,7 +11,7 @@ mod network;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use netfold::Mode;
+use netfold::{DType, LaneOps, Mode, ReduceOp};
 use serde::Serialize;
 
 use netfold_testkit::sample::Sample;
@@ -32,6 +32,10 @@ pub struct StarConfig {
     pub rate: Option<f64>,
     /// What they do together.
     pub collective: StarCollective,
+    /// Element type of the tensor.
+    pub dtype: DType,
+    /// Reduction, of what reduces.
+    pub op: ReduceOp,
     /// Tensor bytes.
     pub bytes: u64,
     /// Rounds, in which every system has one turn.
@@ -48,6 +52,16 @@ pub struct StarConfig {
     pub peers: bool,
     /// File of the group key with which confidential jobs are measured beside plain ones.
     pub confidential: Option<PathBuf>,
+}
+
+impl StarConfig {
+    /// The collective and, where it is not a sum, the reduction.
+    pub fn what(&self) -> String {
+        match self.op {
+            ReduceOp::Sum => self.collective.name().into(),
+            op => format!("{} ({op})", self.collective.name()),
+        }
+    }
 }
 
 /// One system.
@@ -88,10 +102,26 @@ impl System {
         if let Self::Confidential(mode) = self { Some(Self::Netfold(mode)) } else { None }
     }
 
-    /// Bytes on the wire for each byte of an f32 tensor.
-    fn wire_share(self) -> f64 {
-        if matches!(self, Self::Netfold(Mode::Bfp16) | Self::Confidential(Mode::Bfp16)) { 0.5 } else { 1.0 }
+    /// Bytes of lanes for each byte of a tensor that is reduced through a switch by `hosts` hosts; `None` where it is not reduced there.
+    fn wire_share(self, (dtype, op): (DType, ReduceOp), hosts: u16) -> Option<f64> {
+        let (Self::Netfold(mode) | Self::Confidential(mode)) = self else { return None };
+        netfold::switch_reduces(mode, LaneOps::ALL, dtype, op).ok()?;
+        let floats = is_quantised(dtype, op);
+        Some(match (dtype, mode.lanes()) {
+            (_, Some(lanes)) if floats => lanes.element_bytes() as f64 / dtype.size() as f64,
+            // Limbs, if there are more words of them than packets are cut into.
+            (DType::I64 | DType::U64, _) if op == ReduceOp::Sum => {
+                let spread = hosts.next_power_of_two().trailing_zeros().max(1);
+                1.0 + 0.5 / f64::from(16 / spread)
+            }
+            _ => 1.0,
+        })
     }
+}
+
+/// Whether a job's mode matters: sums of floating-point numbers are of blocks.
+fn is_quantised(dtype: DType, op: ReduceOp) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) && matches!(op, ReduceOp::Sum | ReduceOp::Avg)
 }
 
 /// What one system reached.
@@ -104,6 +134,12 @@ pub struct StarRow {
     pub name: String,
     /// What it did.
     pub collective: StarCollective,
+    /// Element type.
+    #[serde(serialize_with = "named")]
+    pub datatype: DType,
+    /// Reduction.
+    #[serde(serialize_with = "named")]
+    pub op: ReduceOp,
     /// Number of hosts.
     pub hosts: u16,
     /// Tensor bytes.
@@ -147,14 +183,27 @@ pub enum StarError {
     Peer(#[from] PeerError),
 }
 
-/// Every system that can be measured.
-pub fn systems(peers: &Peers, collective: StarCollective, confidential: bool) -> Vec<System> {
+fn named<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Every system that can be measured. Peers are measured with sums of `f32`, and modes where blocks are summed.
+pub fn systems(
+    peers: &Peers,
+    collective: StarCollective,
+    (dtype, op): (DType, ReduceOp),
+    confidential: bool,
+) -> Vec<System> {
     let mut systems = Vec::new();
-    for mode in [Mode::Bfp32, Mode::Bfp16] {
-        systems.push(System::Netfold(mode));
-        systems.extend(confidential.then_some(System::Confidential(mode)));
+    let modes = [Mode::Bfp32, Mode::Bfp16];
+    for mode in &modes[..if is_quantised(dtype, op) { 2 } else { 1 }] {
+        systems.push(System::Netfold(*mode));
+        systems.extend(confidential.then_some(System::Confidential(*mode)));
     }
     systems.push(System::Ring);
+    if (dtype, op) != (DType::F32, ReduceOp::Sum) {
+        return systems;
+    }
     let gloo = peers.torch.is_some() && (peers.gloo_scatters || !collective.scatters());
     systems.extend(gloo.then_some(System::Gloo));
     systems.extend(peers.algorithms(collective.name()).map(System::OpenMpi));
@@ -194,11 +243,9 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
     let Measured { system, turn: Turn { times, wrong, retransmitted, sent } } = measured;
     let (bytes, n) = (config.bytes as f64, f64::from(config.hosts));
     let bound = config.rate.map(|rate| {
-        let wire = match system {
-            System::Netfold(_) | System::Confidential(_) => {
-                bytes * config.collective.switch_share(system.wire_share(), n)
-            }
-            _ => bytes * config.collective.ring_share(n),
+        let wire = match system.wire_share((config.dtype, config.op), config.hosts) {
+            Some(share) => bytes * config.collective.switch_share(share, n),
+            None => bytes * config.collective.ring_share(n),
         };
         (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
     });
@@ -209,6 +256,8 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
             _ => system.name(),
         },
         collective: config.collective,
+        datatype: config.dtype,
+        op: config.op,
         hosts: config.hosts,
         bytes: config.bytes,
         rate: config.rate,
@@ -266,6 +315,7 @@ fn netfold(
             &star.hosts().to_string(),
         ]);
         command.args(["--rendezvous", &meeting, "--exit-with-stdin", "--each", "--in-place-only"]);
+        command.args(["-d", config.dtype.name(), "-o", config.op.name()]);
         command.args(["-b", &config.bytes.to_string(), "-e", &config.bytes.to_string()]);
         command.args(["--slots", &config.slots.to_string()]).args(config.collective.arguments());
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
@@ -343,6 +393,8 @@ mod tests {
             hosts,
             rate: Some(2e8),
             collective: StarCollective::AllReduce,
+            dtype: DType::F32,
+            op: ReduceOp::Sum,
             bytes: 16 << 20,
             rounds: 1,
             iterations: 1,
@@ -368,5 +420,10 @@ mod tests {
         assert!((bound(System::Netfold(Mode::Bfp32), 0.667_811_84) - 1.0).abs() < 1e-9);
         assert!((bound(System::Netfold(Mode::Bfp16), 0.332_267_52) - 1.0).abs() < 1e-9);
         assert!((bound(System::Gloo, 1.003_356_16) - 1.0).abs() < 1e-9);
+        let share = |dtype, op| System::Netfold(Mode::Bfp16).wire_share((dtype, op), 4);
+        assert_eq!(share(DType::F16, ReduceOp::Sum), Some(1.0));
+        assert_eq!(share(DType::F16, ReduceOp::Max), Some(1.0));
+        assert_eq!(share(DType::I64, ReduceOp::Sum), Some(1.0625), "17 words for 8 elements");
+        assert_eq!(share(DType::F64, ReduceOp::Sum), None, "a ring");
     }
 }

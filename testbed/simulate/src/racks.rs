@@ -199,6 +199,7 @@ impl Racks {
             udp_port: netfold_wire::UDP_PORT,
             bitmap: job.full(),
             own_bit: 0,
+            lane_ops: netfold_wire::LaneOps::ALL,
             shift: 0,
             switch: None,
             grace_ms: 0,

@@ -10,7 +10,7 @@ use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::queueing::{self, Support};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, p4info, pna, v1model};
-use netfold_wire::LaneOp;
+use netfold_wire::{LaneOp, LaneOps};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -193,7 +193,7 @@ struct ProfileOptions {
     /// Children of a job at one switch, at most.
     #[arg(long)]
     workers: Option<u32>,
-    /// Lane operations, any of sum, min and max.
+    /// Lane operations, by code: sum, min, max, and, or, xor, sum16, min16, max16, sum8, min8, max8.
     #[arg(long, value_delimiter = ',', value_parser = lane_op)]
     ops: Option<Vec<LaneOp>>,
     /// Egress queues; 1 means no priorities.
@@ -449,9 +449,10 @@ fn print(output: &Output, format: &'static str, text: &str, file: Option<PathBuf
     if file.is_some() { Ok(()) } else { output.line(format_args!("{}", text.trim_end_matches('\n'))) }
 }
 
-fn lane_op(text: &str) -> Result<LaneOp, String> {
+/// A lane operation by its name.
+pub(crate) fn lane_op(text: &str) -> Result<LaneOp, String> {
     let named = LaneOp::ALL.iter().copied().find(|op| op.name() == text);
-    named.ok_or_else(|| format!("unknown lane operation '{text}': expected sum, min or max"))
+    named.ok_or_else(|| format!("unknown lane operation '{text}': expected one of {}", LaneOps::ALL))
 }
 
 fn overview(program: &Program, profile: &Profile) -> Overview {

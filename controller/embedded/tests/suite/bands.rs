@@ -79,6 +79,7 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
         sees_source: false,
         bounded_loss: true,
         owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let driver = LocalDriver::new(switch.handle(), limits, Numerics::Word);

@@ -8,6 +8,7 @@ mod congestion;
 mod controlled;
 mod groups;
 mod paths;
+mod reductions;
 mod reflection;
 mod start;
 mod threads;

@@ -95,6 +95,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         sees_source: false,
         bounded_loss: true,
         owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();

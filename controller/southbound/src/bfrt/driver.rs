@@ -188,6 +188,7 @@ impl SwitchDriver for BfrtDriver {
             sees_source: profile.encapsulation == Encapsulation::Ethernet,
             bounded_loss: profile.bounded_loss,
             owners: profile.owners,
+            lane_ops: profile.lane_ops(),
             authenticates: false,
         }
     }

@@ -309,6 +309,7 @@ impl SwitchDriver for P4RuntimeDriver {
             sees_source: self.ethernet(),
             bounded_loss: profile.bounded_loss,
             owners: profile.owners,
+            lane_ops: profile.lane_ops(),
             authenticates: false,
         }
     }

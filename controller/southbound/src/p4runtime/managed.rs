@@ -419,6 +419,7 @@ fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
         sees_source: profile.encapsulation == Encapsulation::Ethernet,
         bounded_loss: profile.bounded_loss,
         owners: profile.owners,
+        lane_ops: profile.lane_ops(),
         authenticates: matches!(config.attachment, Attachment::Attached) && config.is_private(),
     }
 }

@@ -130,7 +130,8 @@ impl Worker {
         // The agreed exponent is the largest of all ranks' proposals, this rank's among them unless the switch did not receive it.
         let exp_next_fits = match piece.proposes {
             Some(_) => closed || repr.exp_next >= slot.proposed,
-            None => repr.exp_next == 0,
+            // A rank that submitted another operation may propose one where this rank does not: the descriptors will say so.
+            None => repr.exp_next == 0 || piece.descriptor,
         };
         let complete = match self.contributor_count(slot, &piece) {
             Some(count) => self.has_contributors(repr, count, self.contributes(slot, &piece)),

@@ -386,6 +386,29 @@ fn different_operations_are_named() {
     }
 }
 
+/// The one proposes an exponent beside its descriptor, the others do not. (Without loss: the tensors of these tests check exponents that ranks
+/// agree on only if they submit the same.)
+#[test]
+fn an_operation_with_exponents_against_one_without_is_named() {
+    for odd in 0..4 {
+        let mut rig = Rig::new(1, 4, 8, 0, Network::PERFECT);
+        for (rank, worker) in rig.workers.iter_mut().enumerate() {
+            worker.submit(if rank == odd { blocks(20) } else { integers(20) }).unwrap();
+        }
+        rig.run();
+        for (rank, events) in rig.events.iter().enumerate() {
+            let other = usize::from(odd == 0);
+            let named = if rank == odd { other } else { odd } as u16;
+            let [WorkerEvent::Aborted(AbortReason::Mismatch { rank: Some(found), theirs: Some(_), .. })] =
+                &events[..]
+            else {
+                panic!("rank {rank}: {events:?}")
+            };
+            assert_eq!(*found, named, "rank {rank}");
+        }
+    }
+}
+
 #[test]
 fn an_unreachable_switch_ends_in_a_stall() {
     let mut rig = Rig::new(1, 2, 4, 0, Network { loss: 1.0, ..Network::PERFECT });

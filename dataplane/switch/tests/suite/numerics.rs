@@ -4,8 +4,8 @@ use half::f16;
 use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{Child, Node, Parent, job_entries, node_entries};
 use netfold_p4::profile::Numerics;
-use netfold_switch::{Pipeline, Send, numeric_pipeline};
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
+use netfold_switch::{Pipeline, Send, SimdLevel, numeric_pipeline};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOps, LaneOwner, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -133,6 +133,28 @@ fn nearest_half(value: f64) -> f64 {
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed)
+}
+
+/// Every operation of plain words, in every build of the generated code, against its definition.
+#[test]
+fn lane_operations_are_those_of_plain_arithmetic() {
+    let ends = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+    for level in SimdLevel::available() {
+        let mut rig = Rig::new(Numerics::Word, 5, false);
+        rig.pipeline.set_simd(level);
+        assert_eq!(rig.pipeline.info().lane_ops, LaneOps::ALL);
+        let mut rng = rng(31);
+        for op in LaneOp::ALL.iter().cycle().take(50 * LaneOp::ALL.len()) {
+            let mut lane =
+                || if rng.random_bool(0.2) { ends[rng.random_range(0..ends.len())] } else { rng.random() };
+            let contributions: Vec<Vec<u32>> = (0..5).map(|_| (0..WORDS).map(|_| lane()).collect()).collect();
+            let fold =
+                |at: usize| contributions.iter().map(|lanes| lanes[at]).reduce(|a, b| op.fold(a, b)).unwrap();
+            let expected: Vec<u32> = (0..WORDS).map(fold).collect();
+            let sent: Vec<_> = contributions.iter().map(|lanes| words(lanes)).collect();
+            assert_eq!(to_words(&rig.aggregate(*op, &sent).lanes), expected, "{op} {}", level.name());
+        }
+    }
 }
 
 #[test]

@@ -108,9 +108,13 @@ impl Numerics {
         self.row().1
     }
 
-    /// The operations on lanes.
+    /// The operations on lanes that a program with these numerics may have.
     pub const fn lane_ops(self) -> &'static [LaneOp] {
-        if self.converts() { &[LaneOp::Sum, LaneOp::Max] } else { LaneOp::ALL }
+        match self {
+            Self::Word => LaneOp::ALL,
+            Self::Saturating => &[LaneOp::Sum, LaneOp::Min, LaneOp::Max],
+            Self::Wide | Self::Half | Self::Float => &[LaneOp::Sum, LaneOp::Max],
+        }
     }
 
     /// The operation that carries bits unchanged when all ranks but one contribute zeros.

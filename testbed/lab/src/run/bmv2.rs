@@ -73,8 +73,8 @@ fn endpoint(address: SocketAddrV4) -> Endpoint {
 /// The program of the run's switches and what it offers.
 pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
     let numerics = config.mode.numerics();
-    let ops = Profile::software_with(config.payload_bytes / 4, numerics).ops;
-    let profile = Profile { lane_words: config.payload_bytes / 4, numerics, ops, ..Profile::hardware() };
+    let (lane_words, ops) = (config.payload_bytes / 4, numerics.lane_ops().to_vec());
+    let profile = Profile { lane_words, numerics, ops, ..Profile::hardware() }.for_bmv2();
     let limits = Limits {
         slots: profile.slots,
         lane_words: profile.lane_words,
@@ -84,6 +84,7 @@ pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
         sees_source: true,
         bounded_loss: profile.bounded_loss,
         owners: profile.owners,
+        lane_ops: profile.lane_ops(),
         authenticates: false,
     };
     (profile, limits)

@@ -71,6 +71,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         sees_source: false,
         bounded_loss: profile.bounded_loss,
         owners: profile.owners,
+        lane_ops: profile.lane_ops(),
         authenticates: false,
     };
     let site = |address: &Option<SocketAddr>| Site {

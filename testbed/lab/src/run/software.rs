@@ -17,7 +17,7 @@ use netfold_p4::{allreduce, p4info};
 use netfold_switch::{
     Handle, InterpretedPipeline, Pipeline, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
 };
-use netfold_wire::{TAG_LEN, header};
+use netfold_wire::{LaneOps, TAG_LEN, header};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -74,6 +74,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         sees_source: false,
         bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),
         owners: pipelines.iter().all(|pipeline| pipeline.info().owners),
+        lane_ops: pipelines.iter().fold(LaneOps::ALL, |all, pipeline| all.and(pipeline.info().lane_ops)),
         authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;

@@ -50,7 +50,7 @@ fn bmv2_and_the_interpreter_agree() {
         // What runs on bmv2 has outer headers or not, but always less than a page of lanes.
         let first = 1000 * number_of as u64;
         // With priorities packets of a port overtake each other, and here they are compared in order.
-        let profile = Profile { priorities: 1, ..named.profile };
+        let profile = Profile { priorities: 1, ..named.profile }.for_bmv2();
         match number("DIFF_SEED") {
             Some(seed) => total += play(named.name, &profile, std::iter::once(seed)),
             None => {

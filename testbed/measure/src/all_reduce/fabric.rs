@@ -126,6 +126,7 @@ impl LocalSwitch {
                 udp_port: 0,
                 bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
                 own_bit: 0,
+                lane_ops: netfold_wire::LaneOps::ALL,
                 shift: 0,
                 switch: None,
                 grace_ms: 0,

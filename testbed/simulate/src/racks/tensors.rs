@@ -5,7 +5,7 @@ use netfold_control::Mode;
 use netfold_proto::{
     Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Sharing, Tolerance,
 };
-use netfold_wire::LaneOp;
+use netfold_wire::{LaneOp, ReduceOp};
 
 use super::LANE_WORDS;
 
@@ -94,9 +94,8 @@ impl Tensors {
                 collective: Collective::AllReduce,
                 dtype: DType::F32,
                 mode: Mode::Bfp16,
-                lane_op: LaneOp::Sum,
+                op: ReduceOp::Sum,
                 tolerance,
-                average: false,
                 elements: tensor.len() as u64,
             },
             data_chunks: tensor.len().div_ceil(self.block) as u32,

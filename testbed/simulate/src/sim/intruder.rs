@@ -1,6 +1,6 @@
 //! Forged packets: each has something wrong that a switch or a worker must see.
 
-use netfold_wire::{Flags, Kind, Packet, header};
+use netfold_wire::{Flags, Kind, LaneOp, Packet, header};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
@@ -50,7 +50,7 @@ pub(super) fn at_switch(
             packet.set_kind_raw(if kind == Kind::Close as u8 { 0 } else { kind });
         }
         9 => resize(rng, &mut bytes),
-        10 => packet.set_op_raw(rng.random_range(3..16)),
+        10 => packet.set_op_raw(rng.random_range(LaneOp::ALL.len() as u8..16)),
         11 => packet.set_chunk(older(rng, packet.chunk(), job.slots)),
         12 => {
             (port, of_other_job) = (other_job.ports[0], true);

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, VERSION, header, serial};
+use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Numerics, Packet, Reason, VERSION, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_digest};
 
@@ -84,8 +84,9 @@ impl ReferenceSwitch {
     /// reply when it is not admitted.
     fn admit(&self, port: u16, packet: &Packet<&[u8]>) -> Result<(usize, Option<usize>), Reply> {
         let lanes = if packet.flags().contains(Flags::BARE) { 0 } else { self.lane_words };
-        let known_op = LaneOp::try_from(packet.op()).is_ok();
-        if packet.version() != VERSION || packet.payload().len() != 4 * lanes || !known_op {
+        let numerics = if self.saturating { Numerics::Saturating } else { Numerics::Word };
+        let op = LaneOp::try_from(packet.op()).ok().filter(|op| numerics.lane_ops().contains(op));
+        if packet.version() != VERSION || packet.payload().len() != 4 * lanes || op.is_none() {
             return Err(Reply::Nothing);
         }
         let number = self.jobs.iter().position(|job| job.job == packet.job()).ok_or(Reply::Nothing)?;
@@ -168,9 +169,10 @@ impl ReferenceSwitch {
                         (false, true) => new,
                         (false, false) => lane.saturating_add(new),
                     },
-                    0 => lane.wrapping_add(new),
-                    1 => new.min(*lane),
-                    _ => new.max(*lane),
+                    code => {
+                        let op = LaneOp::try_from(code).unwrap_or(LaneOp::Sum);
+                        op.fold(lane.cast_unsigned(), new.cast_unsigned()).cast_signed()
+                    }
                 };
             }
         }

@@ -514,6 +514,7 @@ fn admission(scenario: &Scenario) -> Admission {
         udp_port: netfold_wire::UDP_PORT,
         bitmap: 0,
         own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
         shift: 0,
         switch: None,
         grace_ms: 0,

@@ -60,8 +60,9 @@ impl OpPlan {
         let data_chunks = elements.div_ceil(lane_words) as u32;
         let (mode, dtype) = if exponents { (Mode::Bfp32, DType::F32) } else { (Mode::I32, DType::I32) };
         let collective = if elements == 0 { Collective::Barrier } else { Collective::AllReduce };
+        let (op, elements_sent) = (lane_op.reduction(), elements as u64);
         let descriptor =
-            Descriptor { collective, dtype, mode, lane_op, elements: elements as u64, ..Descriptor::BARRIER };
+            Descriptor { collective, dtype, mode, op, elements: elements_sent, ..Descriptor::BARRIER };
         let spec = OpSpec {
             descriptor,
             data_chunks,
@@ -228,11 +229,8 @@ impl OpPlan {
         }
         let contributions =
             self.inputs.iter().map(|input| self.contribution(input[at], at, lane_words, exp, again));
-        match self.spec.lane_op {
-            LaneOp::Sum => contributions.fold(0, i32::wrapping_add),
-            LaneOp::Min => contributions.min().unwrap_or(0),
-            LaneOp::Max => contributions.max().unwrap_or(0),
-        }
+        let fold = |a: u32, b| self.spec.lane_op.fold(a, b);
+        contributions.map(i32::cast_unsigned).reduce(fold).unwrap_or(0).cast_signed()
     }
 
     /// The exponent that all ranks must agree on.

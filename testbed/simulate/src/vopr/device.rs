@@ -170,9 +170,9 @@ impl Device {
 
     /// What it has to share out.
     pub(super) fn limits(&self) -> Limits {
-        let (entries, lane_words, bounded_loss, owners) = self.call(|core| {
+        let (entries, lane_words, bounded_loss, owners, lane_ops) = self.call(|core| {
             let info = core.pipeline().info();
-            (info.entries, info.lane_words, info.bounded_loss, info.owners)
+            (info.entries, info.lane_words, info.bounded_loss, info.owners, info.lane_ops)
         });
         Limits {
             slots: entries / 2,
@@ -183,6 +183,7 @@ impl Device {
             sees_source: false,
             bounded_loss,
             owners,
+            lane_ops,
             authenticates: true,
         }
     }

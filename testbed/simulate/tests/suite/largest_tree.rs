@@ -81,6 +81,7 @@ fn plan(shape: &Shape) -> TreePlan {
         sees_source: false,
         bounded_loss: true,
         owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
         authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
@@ -139,7 +140,6 @@ fn workers(plan: &TreePlan) -> Vec<(Worker, Tensor)> {
         collective: Collective::AllReduce,
         dtype: DType::I32,
         mode: Mode::I32,
-        lane_op: LaneOp::Sum,
         elements,
         ..Descriptor::BARRIER
     };

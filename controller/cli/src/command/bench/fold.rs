@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use netfold_measure::fold::{FoldBench, FoldRow, run};
 use netfold_switch::SimdLevel;
+use netfold_wire::LaneOp;
 
 use super::Tagged;
+use crate::command::p4::lane_op;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -32,6 +34,9 @@ pub(crate) struct Fold {
     /// SIMD level of the pipeline; by default the best that this processor supports.
     #[arg(long, value_name = "LEVEL", value_parser = simd_level)]
     simd: Option<SimdLevel>,
+    /// Lane operation of the packets: sum, min, max, and, or, xor, sum16, min16, max16, sum8, min8 or max8.
+    #[arg(long, value_name = "OP", default_value = "sum", value_parser = lane_op)]
+    op: LaneOp,
     /// Time bmv2 as well, by its packet stream; needs p4c-bm2-ss and simple_switch_grpc (see p4.org).
     #[cfg(feature = "testbed")]
     #[arg(long)]
@@ -58,7 +63,7 @@ impl Fold {
         ))?;
         let simd = self.simd.unwrap_or_else(SimdLevel::detect);
         let round = Duration::from_micros(self.round_us);
-        let bench = FoldBench { rounds: self.rounds as usize, round, simd };
+        let bench = FoldBench { rounds: self.rounds as usize, round, simd, op: self.op };
         let mut shown = Ok(());
         run(&bench, |row| {
             if shown.is_ok() {

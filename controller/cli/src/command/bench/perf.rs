@@ -67,7 +67,7 @@ pub(crate) struct Perf {
     /// Element type: f32, f16, bf16, f64, i8 to i64, u8 to u64, or nccl-tests' names (float, half, bfloat16, double, int32, ...).
     #[arg(short = 'd', long, default_value = "float", value_parser = dtype)]
     datatype: DType,
-    /// Reduction: sum, avg, prod, min or max.
+    /// Reduction: sum, avg, prod, min, max, bit_and, bit_or or bit_xor.
     #[arg(short = 'o', long, default_value = "sum", value_parser = reduction)]
     op: ReduceOp,
     /// Root of a broadcast or reduce.
@@ -456,7 +456,7 @@ fn show(output: &Output, row: &PerfRow) -> Result<(), CliError> {
     ))
 }
 
-fn dtype(text: &str) -> Result<DType, String> {
+pub(super) fn dtype(text: &str) -> Result<DType, String> {
     let name = match text {
         "float" | "fp32" => "f32",
         "half" | "fp16" => "f16",
@@ -476,7 +476,7 @@ fn dtype(text: &str) -> Result<DType, String> {
     known.ok_or_else(|| format!("'{text}' is not an element type: expected float, half, bfloat16, double, int8 to int64 or uint8 to uint64"))
 }
 
-fn reduction(text: &str) -> Result<ReduceOp, String> {
+pub(super) fn reduction(text: &str) -> Result<ReduceOp, String> {
     let name = if text == "prod" { "product" } else { text };
     ReduceOp::from_name(name).ok_or_else(|| {
         format!("'{text}' is not a reduction: expected sum, avg, prod, min, max, bit_and, bit_or or bit_xor")

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use netfold::{DType, ReduceOp};
 use netfold_measure::peers::Peers;
 use netfold_measure::star::{self, StarCollective, StarConfig, StarError, StarRow};
 use serde::Serialize;
 
-use super::perf::rate;
+use super::perf::{dtype, rate, reduction};
 use super::{Tagged, check_sizes, try_drawing};
 use crate::error::CliError;
 use crate::output::{Output, Tone};
@@ -20,6 +21,7 @@ Examples:
   netfold bench star --hosts 4 --rate 1G --bytes 64M --svg star.svg
   netfold bench star --unshaped --bytes 4K --iterations 200
   netfold bench star --collective reduce-scatter,all-gather,broadcast,overlap
+  netfold bench star -d i64 -o sum
 
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
 is. bound is the fraction of the links' bound reached: M/B through a switch, half of that for sums in 16 bits; in a ring 2M(n-1)/(nB) for an
@@ -37,13 +39,19 @@ pub(crate) struct Star {
     /// What hosts do together: all-reduce, reduce-scatter, all-gather, broadcast or overlap; several, one after the other.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all-reduce", value_parser = collective)]
     collective: Vec<StarCollective>,
+    /// Element type: f32, f16, bf16, f64, i8 to i64, u8 to u64, or nccl-tests' names (float, half, bfloat16, double, int32, ...).
+    #[arg(short = 'd', long, value_name = "TYPE", default_value = "f32", value_parser = dtype)]
+    datatype: DType,
+    /// Reduction: sum, avg, prod, min, max, bit_and, bit_or or bit_xor. Peers are measured with sums of f32.
+    #[arg(short = 'o', long, value_name = "OP", default_value = "sum", value_parser = reduction)]
+    op: ReduceOp,
     /// Rate of each link in each direction, bits a second.
     #[arg(long, default_value = "200M", value_parser = rate)]
     rate: f64,
     /// Links without a rate limit.
     #[arg(long, conflicts_with = "rate")]
     unshaped: bool,
-    /// Tensor size of a rank, f32.
+    /// Tensor size of a rank.
     #[arg(long, default_value = "16M")]
     bytes: Bytes,
     /// Rounds, in which all systems take turns.
@@ -98,6 +106,8 @@ impl Star {
             let config = StarConfig {
                 hosts,
                 collective,
+                dtype: self.datatype,
+                op: self.op,
                 rate: (!self.unshaped).then_some(self.rate),
                 bytes: self.bytes.0,
                 rounds: self.rounds,
@@ -108,7 +118,8 @@ impl Star {
                 peers: !self.no_peers,
                 confidential: self.confidential.clone(),
             };
-            let mut systems = star::systems(&peers, collective, self.confidential.is_some());
+            let what = (self.datatype, self.op);
+            let mut systems = star::systems(&peers, collective, what, self.confidential.is_some());
             systems.retain(|system| config.peers || !system.is_peer());
             let bar = output.bar(1, "{spinner} {msg}");
             let rows = star::measure(&config, &peers, &systems, |turn| {
@@ -131,9 +142,10 @@ impl Star {
     fn show(&self, output: &Output, config: &StarConfig, rows: &[StarRow]) -> Result<(), CliError> {
         let links = config.rate.map_or("unshaped".into(), |rate| format!("{} Mbit/s", rate / 1e6));
         let heading = format!(
-            "{} of {} of f32 on {} hosts, links {links}",
-            config.collective.name(),
+            "{} of {} of {} on {} hosts, links {links}",
+            config.what(),
             human(config.bytes),
+            config.dtype,
             config.hosts
         );
         output.line(format_args!("\n{}", output.paint(Tone::Strong, &heading)))?;
@@ -227,10 +239,11 @@ fn svg(stars: &[(StarConfig, Vec<StarRow>)]) -> String {
             config.rate.map_or("unshaped links".into(), |rate| format!("links of {} Mbit/s", rate / 1e6));
         let _ = writeln!(
             text,
-            "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} of {} of f32, {} hosts, {links}: algbw in MB/s</text>",
+            "<text x=\"10\" y=\"{:.0}\" font-weight=\"bold\">{} of {} of {}, {} hosts, {links}: algbw in MB/s</text>",
             y + 28.0,
-            config.collective.name(),
+            config.what(),
             human(config.bytes),
+            config.dtype,
             config.hosts
         );
         y += HEAD;

@@ -27,6 +27,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         udp_port,
         bitmap,
         own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
         shift: 0,
         switch: None,
         grace_ms: 0,
@@ -52,7 +53,7 @@ pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) 
     let descriptor = Descriptor {
         dtype,
         mode,
-        lane_op,
+        op: lane_op.reduction(),
         elements,
         collective: Collective::AllReduce,
         ..Descriptor::BARRIER
@@ -126,13 +127,9 @@ impl Codec for Tensors {
         let fold = self.lane_ops.get(&op).copied().unwrap_or(LaneOp::Sum);
         for (lane, word) in lanes.chunks_exact(4).enumerate() {
             let shares = (0..self.world).map(|rank| Self::lane_of(rank, op, chunk, exp, lane));
-            let want = match fold {
-                LaneOp::Sum => shares.fold(0, i32::wrapping_add),
-                LaneOp::Min => shares.min().unwrap(),
-                LaneOp::Max => shares.max().unwrap(),
-            };
+            let want = shares.map(i32::cast_unsigned).reduce(|a, b| fold.fold(a, b)).unwrap();
             assert_eq!(
-                i32::from_be_bytes(word.try_into().unwrap()),
+                u32::from_be_bytes(word.try_into().unwrap()),
                 want,
                 "op {op:?} chunk {chunk} lane {lane}"
             );
@@ -202,11 +199,7 @@ impl Switch {
             slot.seen |= 1 << from;
             slot.exp_next = slot.exp_next.max(data.exp_next);
             for (sum, lane) in slot.lanes.iter_mut().zip(lanes) {
-                *sum = match data.op {
-                    LaneOp::Sum => sum.wrapping_add(lane),
-                    LaneOp::Min => lane.min(*sum),
-                    LaneOp::Max => lane.max(*sum),
-                };
+                *sum = data.op.fold(sum.cast_unsigned(), lane.cast_unsigned()).cast_signed();
             }
         }
         (slot.seen == full).then(|| (None, answer(Kind::Result, slot.seen, slot.exp_next, &slot.lanes)))

@@ -29,11 +29,15 @@ except ImportError:
 
 #: Reductions of all-reduce that go through the library, by element type. Others go to gloo, on all ranks alike.
 ACCELERATED = {
-    torch.float32: ("sum", "avg"),
-    torch.float16: ("sum", "avg"),
-    torch.bfloat16: ("sum", "avg"),
+    torch.float32: ("sum", "avg", "min", "max"),
+    torch.float16: ("sum", "avg", "min", "max"),
+    torch.bfloat16: ("sum", "avg", "min", "max"),
     torch.float64: ("avg",),
-    torch.int32: ("sum", "min", "max"),
+    torch.int8: ("sum", "min", "max", "band", "bor", "bxor"),
+    torch.uint8: ("sum", "min", "max", "band", "bor", "bxor"),
+    torch.int16: ("sum", "min", "max", "band", "bor", "bxor"),
+    torch.int32: ("sum", "min", "max", "band", "bor", "bxor"),
+    torch.int64: ("sum", "band", "bor", "bxor"),
 }
 
 #: Element types that reduce-scatters have in the library, with any reduction.

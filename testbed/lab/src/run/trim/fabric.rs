@@ -116,6 +116,7 @@ fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
         sees_source: true,
         bounded_loss: profile.bounded_loss,
         owners: profile.owners,
+        lane_ops: profile.lane_ops(),
         authenticates: false,
     };
     let address = Some(SocketAddr::V4(switch_address(FOLD)));
