@@ -83,6 +83,20 @@ pub(crate) enum View<'a> {
     Bytes(&'a [u8]),
 }
 
+impl View<'_> {
+    /// Where the elements are.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::F32(elements) => elements.as_ptr().addr(),
+            Self::F16(elements) => elements.as_ptr().addr(),
+            Self::Bf16(elements) => elements.as_ptr().addr(),
+            Self::I32(elements) => elements.as_ptr().addr(),
+            Self::Bytes(elements) => elements.as_ptr().addr(),
+        }
+    }
+}
+
 /// The elements of a [`OpBuffer`], writable.
 #[derive(Debug)]
 pub(crate) enum ViewMut<'a> {

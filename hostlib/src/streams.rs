@@ -70,8 +70,9 @@ impl Streams {
         }
         let stream = |class: u8| {
             let first = u32::from(class) * slots_per_class;
-            let config =
-                WorkerConfig { share: SlotShare { first, count: slots_per_class }, ..config.clone() };
+            let share = SlotShare { first, count: slots_per_class };
+            // What is known of masks (ADR 25) is for chunks that every rank packs by the agreed exponent.
+            let config = WorkerConfig { share, predict: !confidential, ..config.clone() };
             let lane_bytes = config.admission.lane_words as usize * 4;
             let tensors = Tensors::new(config.world, lane_bytes).shifted(config.admission.shift);
             Ok(Stream { worker: Worker::new(config)?, tensors, order: VecDeque::new() })

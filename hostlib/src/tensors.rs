@@ -384,6 +384,10 @@ impl Codec for Tensors {
         )
     }
 
+    fn tensor_key(&mut self, op: OpId) -> u64 {
+        self.at(op).map_or(0, |pending| pending.operation.buffer.view().address() as u64)
+    }
+
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
         self.pack_plain(coded, lanes);
         if let Some(masks) = &mut self.masks {

@@ -51,6 +51,10 @@ pub struct WorkerConfig {
     pub stall_timeout: Duration,
     /// Most operations pending: submitted and not yet reported as done. Default 1024.
     pub ops_max: usize,
+    /// Operations of few data chunks predict their exponents, and take one round trip where all ranks predict right: those of at most
+    /// [`PREDICTED_CHUNKS_MAX`](crate::PREDICTED_CHUNKS_MAX) chunks that have exponents and tolerate no loss, at switches of
+    /// [`Numerics::Word`]. All ranks must set it alike. Default false.
+    pub predict: bool,
 }
 
 impl WorkerConfig {
@@ -67,6 +71,7 @@ impl WorkerConfig {
             rto_initial: Duration::from_millis(20),
             stall_timeout: Duration::from_secs(60),
             ops_max: 1024,
+            predict: false,
         }
     }
 

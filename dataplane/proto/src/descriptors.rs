@@ -15,6 +15,7 @@
 use netfold_wire::{LaneOp, Numerics};
 
 use crate::op::Descriptor;
+use crate::prediction::{PREDICTED_CHUNKS_MAX, WORDS_PER_CHUNK};
 
 /// Hashes of a descriptor that a rank sends in a world too large for a table.
 const DIGEST_WORDS: usize = 8;
@@ -64,6 +65,20 @@ impl Descriptors {
         };
         let lane_op = if form == DescriptorLayout::Extremes { LaneOp::Max } else { numerics.carrier() };
         Self { world, form, lane_op }
+    }
+
+    /// Where the words of predictions begin, in bytes of lanes: behind the descriptors.
+    pub(crate) fn predictions_at(&self) -> usize {
+        match self.form {
+            DescriptorLayout::Table => ROW * usize::from(self.world),
+            DescriptorLayout::Digest | DescriptorLayout::Extremes => 4 * DIGEST_WORDS,
+        }
+    }
+
+    /// Of how many data chunks the predictions fit behind the descriptors, at most [`PREDICTED_CHUNKS_MAX`]. None where bits are not summed.
+    pub(crate) fn predictions_max(&self, lane_words: u32) -> usize {
+        let room = (4 * lane_words as usize).saturating_sub(self.predictions_at()) / (4 * WORDS_PER_CHUNK);
+        if self.lane_op == LaneOp::Sum { room.min(PREDICTED_CHUNKS_MAX) } else { 0 }
     }
 
     /// How the switch folds descriptor chunks.

@@ -26,8 +26,10 @@ pub(crate) enum LossCause {
     Overtaken,
     /// Nothing was acknowledged for a while, and this was the oldest chunk.
     Probed,
-    /// Its sum saturated: it is not lost, but repeated at once, as another chunk.
-    Saturated,
+    /// Its sum saturated, or its exponent was not predicted: it is not lost, but repeated at once, as another chunk.
+    Repeated,
+    /// Its result came before that of the operation's descriptor, and is requested again.
+    Early,
     /// The switch reports that it has not received it.
     NotReceived,
     /// Enough ranks have contributed: the slot is to be closed.
@@ -52,10 +54,12 @@ pub(crate) struct ClosingState {
 pub(crate) struct Slot {
     /// Position in the stream, counted from 0.
     pub(crate) position: u64,
-    /// Chunk numbers by which the slot is ahead of its position: the window once for each chunk sent with more headroom.
+    /// Chunk numbers by which the slot is ahead of its position: the window once for each chunk that was repeated.
     ahead: u32,
-    /// The position's first result saturated, and its second is awaited; the exponent that the first agreed on.
+    /// The position's first result saturated or was mispredicted, and its second is awaited; the exponent that the first agreed on.
     pub(crate) redo: Option<u8>,
+    /// The position's result came before that of the descriptor on which it depends.
+    pub(crate) early: bool,
     /// Number of the operation that holds the position; meaningless while idle.
     pub(crate) op: u64,
     /// When the position was last sent.
@@ -113,6 +117,7 @@ impl Slots {
                 position: start + u64::from(index.wrapping_sub(first_index) & (count - 1)),
                 ahead: 0,
                 redo: None,
+                early: false,
                 op: 0,
                 sent_at: Instant::ZERO,
                 sends: 0,
@@ -149,7 +154,7 @@ impl Slots {
         let window = self.count();
         let slot = self.slot_mut(index);
         slot.ahead = slot.ahead.wrapping_add(window);
-        (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, LossCause::Saturated);
+        (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, LossCause::Repeated);
         self.shift(index, SlotState::Lost);
     }
 

@@ -47,6 +47,8 @@ causes! {
     Waiting "waiting",
     /// The job is over.
     Closed "closed",
+    /// It depends on the descriptors of its operation, which are not there yet. It is requested again.
+    Early "early",
 }
 
 impl fmt::Display for Ignored {
@@ -84,6 +86,10 @@ pub struct WorkerStats {
     pub non_finite: u64,
     /// Data chunks whose first sum saturated, and which were repeated with full headroom.
     pub saturated: u64,
+    /// Data chunks that were delivered by predicted exponents.
+    pub predicted: u64,
+    /// Data chunks that were repeated because some rank did not predict the exponent.
+    pub mispredicted: u64,
     /// Data chunks whose result lacks some rank's contribution, in operations that tolerate it.
     pub partial: u64,
     /// Data chunks whose result lacks this rank's contribution.
@@ -124,6 +130,8 @@ impl WorkerStats {
         self.congested += other.congested;
         self.non_finite += other.non_finite;
         self.saturated += other.saturated;
+        self.predicted += other.predicted;
+        self.mispredicted += other.mispredicted;
         self.partial += other.partial;
         self.left_out += other.left_out;
         self.closed += other.closed;

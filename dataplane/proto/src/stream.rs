@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bitvec::vec::BitVec;
 
+use crate::prediction::{Exponents, Prediction};
 use crate::{OpId, OpSpec};
 
 // One bit for each of 2^30 chunks must be addressable.
@@ -29,7 +30,8 @@ impl Piece {
 /// One operation: `lead` look-ahead positions (the descriptor first), then one position a data chunk.
 ///
 /// With exponents, position `i` proposes the exponent of data chunk `i` for every `i` below the number of data chunks,
-/// whatever else it carries; data chunk `j` lies at position `lead + j`. Without, the lead is the descriptor alone.
+/// whatever else it carries; data chunk `j` lies at position `lead + j`. Without, the lead is the descriptor alone. Where exponents are
+/// predicted it is the descriptor alone, too, and each data chunk proposes its own exponent.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) spec: OpSpec,
@@ -53,11 +55,14 @@ pub(crate) struct Op {
     closings: u32,
     /// Of data chunk `j` at `j % lead`: its exponent was agreed without this rank, whose block does not fit. Empty where that cannot occur.
     exponent_unfit: BitVec<u64>,
+    /// Where exponents are predicted: for no more data chunks than fit.
+    pub(crate) prediction: Option<Prediction>,
 }
 
 impl Op {
-    fn new(spec: OpSpec, base: u64, window: u32) -> Self {
-        let lead = if spec.exponents { spec.data_chunks.clamp(1, window) } else { 1 };
+    fn new(spec: OpSpec, base: u64, window: u32, predicted: bool) -> Self {
+        let lead = if spec.exponents && !predicted { spec.data_chunks.clamp(1, window) } else { 1 };
+        let kept = if predicted { spec.data_chunks } else { lead };
         let len = u64::from(lead) + u64::from(spec.data_chunks);
         Self {
             spec,
@@ -66,7 +71,8 @@ impl Op {
             len,
             missing: len,
             received: BitVec::repeat(false, len as usize),
-            exponents: vec![0; if spec.exponents { lead as usize } else { 0 }].into(),
+            exponents: vec![0; if spec.exponents { kept as usize } else { 0 }].into(),
+            prediction: predicted.then(Prediction::default),
             verified: false,
             spare: spec.contributions_to_trim(),
             closings: 0,
@@ -141,13 +147,28 @@ impl Op {
         Piece {
             descriptor: offset == 0,
             data: offset.checked_sub(self.lead),
-            proposes: (self.spec.exponents && offset < self.spec.data_chunks).then_some(offset),
+            proposes: match self.prediction {
+                Some(_) => offset.checked_sub(self.lead),
+                None => (self.spec.exponents && offset < self.spec.data_chunks).then_some(offset),
+            },
         }
+    }
+
+    /// The exponents agreed on, in the order of the stream. Complete when no result is missing, of operations that predict.
+    pub(crate) fn agreed(&self) -> Exponents {
+        std::array::from_fn(|chunk| self.exponents.get(chunk).copied().unwrap_or(0))
+    }
+
+    /// Whether every rank is known to have submitted this operation.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     /// Whether the position's exponent, if it needs one, has been agreed.
     pub(crate) fn may_send(&self, position: u64) -> bool {
-        !self.spec.exponents || self.piece(position).data.is_none_or(|chunk| self.received[chunk as usize])
+        !self.spec.exponents
+            || self.prediction.is_some()
+            || self.piece(position).data.is_none_or(|chunk| self.received[chunk as usize])
     }
 
     /// The agreed exponent of a data chunk; 0 for operations without exponents.
@@ -165,6 +186,10 @@ impl Op {
         );
         self.missing -= 1;
         let chunk = self.piece(position).proposes?;
+        if self.prediction.is_some() {
+            self.exponents[chunk as usize] = exp_next;
+            return None;
+        }
         self.exponents[(chunk % self.lead) as usize] = exp_next;
         Some(self.base + u64::from(self.lead) + u64::from(chunk))
     }
@@ -198,8 +223,9 @@ impl Stream {
         self.end
     }
 
-    pub(crate) fn submit(&mut self, spec: OpSpec) -> OpId {
-        let op = Op::new(spec, self.end, self.window);
+    /// Appends an operation, whose exponents are `predicted` or not.
+    pub(crate) fn submit(&mut self, spec: OpSpec, predicted: bool) -> OpId {
+        let op = Op::new(spec, self.end, self.window, predicted);
         self.end = op.end();
         self.ops.push_back(op);
         OpId(self.first + self.ops.len() as u64 - 1)
@@ -275,7 +301,7 @@ mod tests {
             [(0, true, 1), (1, true, 1), (3, true, 3), (9, true, 4), (9, false, 1)]
         {
             let start = stream.end();
-            let OpId(number) = stream.submit(spec(data_chunks, exponents));
+            let OpId(number) = stream.submit(spec(data_chunks, exponents), false);
             let op = stream.op(number);
             let pieces: Vec<_> = (start..stream.end()).map(|position| op.piece(position)).collect();
             assert_eq!(pieces.len() as u32, lead + data_chunks);
@@ -288,12 +314,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn predicted_chunks_propose_their_own_exponents() {
+        for (data_chunks, window) in [(1, 1), (3, 1), (8, 4), (8, 64)] {
+            let mut op = Op::new(spec(data_chunks, true), 10, window, true);
+            assert_eq!(
+                (op.starts(), op.missing()),
+                ((10, 11), (u64::from(data_chunks) + 1, u64::from(data_chunks) + 1))
+            );
+            let descriptor = op.piece(10);
+            assert!(descriptor.descriptor && descriptor.data.is_none() && descriptor.proposes.is_none());
+            assert_eq!(op.receive(10, 0), None);
+            for chunk in 0..data_chunks {
+                let position = 11 + u64::from(chunk);
+                let piece = op.piece(position);
+                assert_eq!((piece.data, piece.proposes), (Some(chunk), Some(chunk)));
+                assert!(op.may_send(position));
+                assert_eq!(op.receive(position, chunk as u8 + 1), None);
+            }
+            assert_eq!(op.agreed()[..data_chunks as usize], [1, 2, 3, 4, 5, 6, 7, 8][..data_chunks as usize]);
+        }
+    }
+
     proptest! {
         /// Any order in which positions may be sent and received gives every data chunk its own exponent.
         #[test]
         fn exponents_reach_their_chunks(data_chunks in 0u32..40, window in 0u32..4, order in any::<u64>()) {
             let window = 1 << window;
-            let mut op = Op::new(spec(data_chunks, true), 0, window);
+            let mut op = Op::new(spec(data_chunks, true), 0, window, false);
             let mut order = order;
             // Slots step by themselves: the next position of each.
             let mut next: Vec<u64> = (0..u64::from(window)).collect();
@@ -317,7 +365,7 @@ mod tests {
             let mut stream = Stream::new(8, 0);
             let mut owners = Vec::new();
             for (number, size) in sizes.iter().enumerate() {
-                stream.submit(spec(*size, size % 2 == 0));
+                stream.submit(spec(*size, size % 2 == 0), false);
                 owners.resize(stream.end() as usize, number as u64);
             }
             for (position, owner) in owners.iter().enumerate() {

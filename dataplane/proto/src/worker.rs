@@ -2,6 +2,7 @@
 
 mod closing;
 mod incoming;
+mod predicting;
 mod probe;
 mod progress;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use closing::Proof;
 
 use crate::congestion::{CongestionControl, Gate, congestion_control};
 use crate::descriptors::Descriptors;
+use crate::prediction::History;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::slot::{ClosingState, LossCause, Slot, SlotState, Slots};
@@ -50,7 +52,8 @@ pub struct Contributors {
 /// [`Worker::handle_packet`], on data chunks only: `chunk` counts from 0 within the operation.
 ///
 /// A chunk may be packed several times (retransmissions) and must then yield the same bytes; it is unpacked exactly once, and
-/// never packed or asked for its exponent after that.
+/// never packed or asked for its exponent after that. Where exponents are [predicted](WorkerConfig::predict) it may be packed by another
+/// exponent than the agreed one, which is none below this rank's own, and is then packed again before it is unpacked.
 pub trait Codec {
     /// This rank's block exponent of `chunk`: 0 to 254, or 255 when the block holds a NaN or an infinity. Asked for
     /// operations with exponents only, before the chunk is first packed.
@@ -63,6 +66,13 @@ pub trait Codec {
     /// Takes the result of a chunk, the fold of the contributors' lanes, big-endian; delivers NaN where some rank's block is not
     /// finite. May overwrite the input.
     fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]);
+
+    /// What this rank knows the operation's tensor by, such as its address: exponents are predicted from the last operation with the same
+    /// key. Other ranks may have other keys. Called once an operation, before it is first packed.
+    fn tensor_key(&mut self, op: OpId) -> u64 {
+        let _ = op;
+        0
+    }
 
     /// Takes the result of a chunk whose lanes another rank receives ([`Sharing`](crate::Sharing)): this rank's contribution is folded, or left
     /// out if it is not among the contributors. The caller's tensor stays as it is.
@@ -140,6 +150,10 @@ pub enum WorkerEvent {
 /// position, under its next chunk number (a window later), and the chunk is packed again with all headroom. All ranks get
 /// the same bytes, so all do so. That result is delivered whether or not its flag is set: its sums cannot leave the range, and one
 /// that ends exactly at an end of it is right. From then on the slot's chunk numbers are a window ahead of its positions.
+///
+/// Where exponents are [predicted](WorkerConfig::predict), a data chunk is sent in the flight of its operation's descriptor. Its RESULT is delivered
+/// if the descriptor's result shows that every rank has used the exponent which the RESULT carries; otherwise the chunk is repeated by that
+/// exponent, in the same way. A RESULT that precedes the descriptor's is ignored, and requested again when that is there.
 #[derive(Debug)]
 pub struct Worker {
     config: WorkerConfig,
@@ -152,6 +166,7 @@ pub struct Worker {
     /// The network marked the packet that comes next.
     marked: bool,
     descriptors: Descriptors,
+    history: History,
     proof: Proof,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
@@ -195,6 +210,7 @@ impl Worker {
                 .map(|control| Gate::starting_at(position, control)),
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
+            history: History::default(),
             proof: Proof::starting_at(position),
             progress_at: Instant::ZERO,
             received_at: None,
@@ -236,7 +252,7 @@ impl Worker {
             return Err(SubmitError::QueueFull { ops_max: self.config.ops_max });
         }
         let start = self.stream.end();
-        let id = self.stream.submit(spec);
+        let id = self.stream.submit(spec, self.predicts(&spec));
         self.expect_closings(&spec, id.0);
         // An idle slot is less than a window behind the old end of the stream.
         let reach = self.stream.end().min(start + u64::from(self.slots.count()));
@@ -374,7 +390,7 @@ impl Worker {
     /// Puts a slot whose position is new into its initial state; `op` is the operation that holds the position.
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
-        (slot.sends, slot.redo, slot.droppable) = (0, None, false);
+        (slot.sends, slot.redo, slot.droppable, slot.early) = (0, None, false, false);
         slot.closing = ClosingState::default();
         let state = match op {
             None => SlotState::Idle,
@@ -389,13 +405,17 @@ impl Worker {
     /// Writes the slot's packet and returns its length.
     fn emit(&mut self, index: u16, buffer: &mut [u8], codec: &mut impl Codec) -> usize {
         let slot = *self.slots.slot(index);
+        self.predict(slot.op, codec);
         let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
         let op = self.stream.op(slot.op);
         let class = op.spec.class;
+        let guess = self.is_guess(&slot, &piece);
         let empty = piece.data.is_some_and(|chunk| op.is_unfit(chunk)) || !self.contributes(&slot, &piece);
         let (mut len, mut flags) = self.shape(&piece, exp);
-        if empty {
+        if guess && exp == NOT_FINITE {
+            (len, flags) = (header::LEN, Flags::BARE);
+        } else if empty {
             (len, flags) = (header::LEN, Flags::TRIMMED.with(Flags::BARE));
         } else if self.put_at_risk(index, &piece, exp, codec) {
             flags = flags.with(Flags::DROPPABLE);
@@ -405,11 +425,15 @@ impl Worker {
         if piece.descriptor {
             let descriptor = self.stream.op(slot.op).spec.descriptor;
             self.descriptors.write(self.config.rank, descriptor, lanes);
-        } else if let Some(chunk) = piece.data.filter(|_| !empty) {
-            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), slot.redo.is_some());
+            self.write_predictions(slot.op, lanes);
+        } else if let Some(chunk) = piece.data.filter(|_| !empty && !lanes.is_empty()) {
+            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), self.has_full_headroom(&slot));
             codec.pack(CodedChunk { op: id, chunk, exp, full_headroom }, lanes);
         }
-        let proposed = piece.proposes.map_or(0, |chunk| codec.exponent(id, self.chunk_at(slot.op, chunk)));
+        let proposed = piece.proposes.map_or(0, |chunk| match &self.stream.op(slot.op).prediction {
+            Some(prediction) => prediction.own(chunk),
+            None => codec.exponent(id, self.chunk_at(slot.op, chunk)),
+        });
         self.slots.slot_mut(index).proposed = proposed;
         self.slots.slot_mut(index).closing.asked = false;
         Repr {
@@ -477,7 +501,12 @@ impl Worker {
         let op = self.stream.op(slot.op);
         let mut piece = op.piece(slot.position);
         piece.proposes = piece.proposes.filter(|_| slot.redo.is_none());
-        (piece, piece.data.map_or(0, |chunk| op.exponent(chunk)))
+        let exp = |chunk| match (&op.prediction, slot.redo) {
+            (Some(_), Some(agreed)) => agreed,
+            (Some(prediction), None) => prediction.used(chunk),
+            (None, _) => op.exponent(chunk),
+        };
+        (piece, piece.data.map_or(0, exp))
     }
 
     /// The chunk of the tensor that comes `ordinal`-th in the stream.
@@ -523,11 +552,11 @@ impl Worker {
         match (slot.state(), slot.loss) {
             _ if closes => self.stats.asked += 1,
             (SlotState::Lost, LossCause::Timeout) => self.stats.retransmitted_timeout += 1,
-            (SlotState::Lost, LossCause::Overtaken | LossCause::NotReceived) => {
+            (SlotState::Lost, LossCause::Overtaken | LossCause::NotReceived | LossCause::Early) => {
                 self.stats.retransmitted_early += 1
             }
             (SlotState::Lost, LossCause::Probed) => self.stats.retransmitted_probe += 1,
-            (SlotState::Lost, LossCause::Saturated) => self.recovery.sent(now),
+            (SlotState::Lost, LossCause::Repeated) => self.recovery.sent(now),
             _ => self.recovery.sent(now),
         }
         self.stats.retransmitted = self.stats.retransmitted_timeout

@@ -65,7 +65,9 @@ impl ReferenceSwitch {
         assert_eq!(repr.kind, Kind::Data);
         let full = u32::MAX >> (32 - self.world);
         let bit = 1 << from.0;
-        let contribution = datagram[header::LEN..].to_vec();
+        // Headers alone count as zeros: ranks may predict differently.
+        let mut contribution = datagram[header::LEN..].to_vec();
+        contribution.resize(4 * LANE_WORDS as usize, 0);
         let fresh = Held { chunk: repr.chunk, seen: 0, exp_next: 0, lanes: vec![] };
         let held = self.held.entry((repr.slot, repr.set)).or_insert(fresh);
         let all: Vec<PortId> = (0..self.world).map(PortId).collect();
@@ -93,7 +95,8 @@ impl ReferenceSwitch {
             repr.kind = Kind::Result;
             repr.flags = repr.flags.without(Flags::RESEND);
             (repr.bitmap, repr.count, repr.exp_next) = (full, self.world, held.exp_next);
-            datagram[header::LEN..].copy_from_slice(&held.lanes);
+            let lanes = &mut datagram[header::LEN..];
+            lanes.copy_from_slice(&held.lanes[..lanes.len()]);
         }
         repr.emit(&mut Packet::new_unchecked(&mut datagram[..]));
         (datagram, ports)

@@ -27,16 +27,22 @@ struct Tensors {
     unpacked: BTreeSet<(OpId, u32)>,
 }
 
+/// Some operations in a row have the same exponents, which may then be predicted.
+fn exponent(op: OpId, chunk: u32) -> u8 {
+    ((op.0 / 3) as u32 * 31 + chunk * 7) as u8
+}
+
 impl Codec for Tensors {
     fn exponent(&mut self, op: OpId, chunk: u32) -> u8 {
         assert!(!self.unpacked.contains(&(op, chunk)), "asked for an exponent that is gone");
-        (op.0 as u32 * 31 + chunk * 7) as u8
+        exponent(op, chunk)
     }
 
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
         let CodedChunk { op, chunk, exp, .. } = coded;
         assert!(!self.unpacked.contains(&(op, chunk)), "packed what was overwritten");
         assert_eq!(lanes.len(), 4 * LANE_WORDS as usize);
+        assert!(exp == 0 || exp >= exponent(op, chunk), "packed by an exponent that does not fit");
         lanes.fill(exp ^ chunk as u8);
     }
 
@@ -92,8 +98,9 @@ impl Scene {
             band: None,
         };
         let rank = input.below(world.into()) as u16;
-        let worker =
-            Worker::new(WorkerConfig::new(admission, rank, world)).expect("the configuration is in range");
+        let predict = admission.first_chunk % 2 == 1;
+        let config = WorkerConfig { predict, ..WorkerConfig::new(admission, rank, world) };
+        let worker = Worker::new(config).expect("the configuration is in range");
         Self {
             worker,
             tensors: Tensors::default(),
@@ -180,6 +187,10 @@ impl Scene {
             let row: [u8; 8] = bytes[LEN + 8 * own..][..8].try_into().expect("a row has eight bytes");
             for rank in 0..usize::from(self.world) {
                 bytes[LEN + 8 * rank..][..8].copy_from_slice(&row);
+            }
+            // And the same predictions, of which the switch has the sums.
+            for word in bytes[LEN + 8 * usize::from(self.world)..].as_chunks_mut::<4>().0 {
+                *word = u32::from_be_bytes(*word).wrapping_mul(self.world.into()).to_be_bytes();
             }
         }
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));

@@ -8,12 +8,15 @@
 //!
 //! Checked in every reachable state: exactly once, same bytes, safe reuse, that no worker receives STALE for its current
 //! chunk is stale, and that all workers can still finish (no deadlock). [`Rules`] can be broken one at a time, to see
-//! that the search finds it. [`TreeModel`] does the same for two leaves below a root.
+//! that the search finds it. [`TreeModel`] does the same for two leaves below a root, and
+//! [`PredictionModel`] for operations whose exponents are predicted.
 
 mod closing;
+mod predicting;
 mod tree;
 
 pub use closing::{ClosingModel, ClosingRules};
+pub use predicting::{Guess, NO_PREDICTION, OPERATIONS_MAX, PredictionModel, PredictionRules};
 pub use tree::{TreeModel, TreeRules};
 
 use std::collections::HashMap;
@@ -104,6 +107,8 @@ pub enum Broken {
     Stale,
     /// Some worker can never finish.
     Deadlock,
+    /// A result was delivered that has a contribution by another exponent than the agreed one.
+    WrongExponent,
 }
 
 /// A broken invariant and the shortest way to it.

@@ -15,9 +15,9 @@ const PASSING: Flags =
     Flags::RESEND.with(Flags::CONGESTION).with(Flags::DROPPABLE).with(Flags::SATURATED).with(Flags::PARTIAL);
 
 /// A result that fits the slot's outstanding chunk in every field.
-struct Fitting {
-    index: u16,
-    piece: Piece,
+pub(super) struct Fitting {
+    pub(super) index: u16,
+    pub(super) piece: Piece,
     exp: u8,
 }
 
@@ -52,6 +52,7 @@ impl Worker {
         match repr.kind {
             Kind::Result => {
                 let fitting = self.check_result(&repr, packet.payload())?;
+                self.check_descriptor_first(&fitting)?;
                 self.accept(now, &repr, &fitting, packet.payload(), codec);
                 Ok(Handled::Result)
             }
@@ -141,14 +142,18 @@ impl Worker {
             return Err(Ignored::Incomplete);
         }
         let owner = self.owner(slot, &piece);
+        let form = (header::LEN + lanes.len(), repr.flags.without(PASSING));
+        // Ranks that predict differently send different headers, some of them alone; such a result is not delivered.
+        let repeated = self.is_guess(slot, &piece) && !self.is_alike(slot, &piece);
+        let either = [(header::LEN, Flags::BARE), (self.config.datagram_len_max(), Flags::default())];
         // Of a chunk that another rank receives, the header is enough.
         let passed = !owner.includes(self.config.rank) && lanes.is_empty();
         let shape = if passed { (header::LEN, flags.with(Flags::BARE)) } else { (len, flags) };
-        let fits = (header::LEN + lanes.len(), repr.flags.without(PASSING)) == shape
+        let fits = (if repeated { either.contains(&form) } else { form == shape })
             && repr.owner == owner
             && repr.op == self.lane_op(&piece, op.spec.lane_op)
             && repr.reason == Reason::None
-            && repr.exp == exp
+            && (repr.exp == exp || repeated)
             && exp_next_fits;
         if fits { Ok(Fitting { index, piece, exp }) } else { Err(Ignored::Shape) }
     }
@@ -207,12 +212,16 @@ impl Worker {
         let Fitting { index, piece, exp } = *fitting;
         let slot = *self.slots.slot(index);
         self.note_result(now, index, repr, header::LEN + lanes.len());
-        if slot.redo.is_none() && self.left_the_range(repr, &piece, slot.op) {
-            self.stats.saturated += 1;
+        let saturated = slot.redo.is_none() && self.left_the_range(repr, &piece, slot.op);
+        let mispredicted = self.is_mispredicted(&slot, &piece, repr.exp_next);
+        self.stats.saturated += u64::from(saturated);
+        self.stats.mispredicted += u64::from(mispredicted);
+        if saturated || mispredicted {
             self.slots.again(index, repr.exp_next);
             self.find_lost(now);
             return;
         }
+        self.stats.predicted += u64::from(self.is_guess(&slot, &piece));
         if let Some(chunk) = piece.data {
             self.stats.non_finite += u64::from(exp == NOT_FINITE);
             let contributors = match self.contributor_count(&slot, &piece) {
@@ -220,7 +229,7 @@ impl Worker {
                 Some(_) => Contributors { count: self.config.world, own: true },
                 None => self.note_contributors(&slot, repr),
             };
-            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), slot.redo.is_some());
+            let (chunk, full_headroom) = (self.chunk_at(slot.op, chunk), self.has_full_headroom(&slot));
             let coded = CodedChunk { op: OpId(slot.op), chunk, exp, full_headroom };
             if self.owner(&slot, &piece).includes(self.config.rank) {
                 codec.unpack(coded, contributors, lanes);
@@ -236,6 +245,7 @@ impl Worker {
         if piece.descriptor {
             self.compare_descriptors(slot.op, lanes);
         }
+        self.remember_exponents(slot.op);
         let position = slot.position + u64::from(self.slots.count());
         self.slots.slot_mut(index).position = position;
         self.enter(index, self.stream.find_near(position, slot.op));
@@ -293,7 +303,10 @@ impl Worker {
     fn compare_descriptors(&mut self, number: u64, lanes: &[u8]) {
         let mine = self.stream.op(number).spec.descriptor;
         match self.descriptors.compare(mine, lanes) {
-            DescriptorMatch::Same => self.stream.verify(number),
+            DescriptorMatch::Same => {
+                self.stream.verify(number);
+                self.compare_predictions(number, lanes);
+            }
             DescriptorMatch::Differs { rank, theirs } => {
                 let reason = AbortReason::Mismatch { rank, mine, theirs };
                 if self.mismatch.is_none_or(|(earlier, _)| number < earlier) {

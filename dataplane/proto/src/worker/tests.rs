@@ -1,12 +1,13 @@
 //! Scenarios: workers against a plain switch on a virtual clock.
 
 mod hostile;
+mod predicting;
 mod rig;
 
 use std::time::Duration;
 
 use netfold_control::{Admission, CongestionAlgorithm};
-use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Reason, Repr, header, serial};
+use netfold_wire::{Flags, Kind, LaneOp, Mode, Numerics, Packet, Reason, Repr, header, serial};
 use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
 
 use crate::congestion::{Ack, CongestionControl, Round};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use netfold::Mode;
 use netfold_io::forward::Forwarder;
 use netfold_io::{IoError, PacketIo, PortId, RxBatch, Transmit};
-use netfold_wire::header;
+use netfold_proto::PREDICTED_CHUNKS_MAX;
+use netfold_wire::{Numerics, header};
 
 use super::fabric::{End, star};
 use super::{AllReduceConfig, BenchError};
@@ -42,6 +43,8 @@ struct Shape {
     block: usize,
     window: usize,
     exponents: bool,
+    /// Exponents of small tensors are predicted, and take no packets.
+    predicted: bool,
 }
 
 struct Client {
@@ -54,7 +57,8 @@ impl Shape {
     /// Packets without lanes and packets with all lanes, of one rank.
     fn packets(self, count: usize) -> (usize, usize) {
         let data = count.div_ceil(self.block);
-        let bare = if self.exponents { self.window.min(data).saturating_sub(1) } else { 0 };
+        let look_ahead = self.exponents && !(self.predicted && data <= PREDICTED_CHUNKS_MAX);
+        let bare = if look_ahead { self.window.min(data).saturating_sub(1) } else { 0 };
         (bare, data + 1)
     }
 }
@@ -77,6 +81,7 @@ impl Bound {
             block: config.payload_bytes as usize / 4 * config.mode.elements_per_word(),
             window: config.slots as usize,
             exponents: config.mode != Mode::I32,
+            predicted: config.mode.numerics() == Numerics::Word,
         };
         let client = |io: End| Client { batch: io.capabilities().batch(), memory: vec![0; datagram_len], io };
         let clients = spokes.into_iter().map(client).collect();

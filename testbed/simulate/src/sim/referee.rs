@@ -4,6 +4,17 @@ use netfold_wire::{Flags, Kind, LaneOwner, Packet};
 
 use super::switch::{JobSetup, fold_digest};
 
+/// Digests of a packet that all others of its position must equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    /// Of what does not depend on how contributions are coded.
+    common: u64,
+    /// Of the header.
+    header: u64,
+    /// Of header and lanes, which some ranks may not receive.
+    lanes: Option<u64>,
+}
+
 /// Knows what each live rank has taken, what each result was, and what each switch sent up.
 #[derive(Debug)]
 pub(super) struct Referee {
@@ -14,10 +25,14 @@ pub(super) struct Referee {
     alive: Vec<bool>,
     /// Whether sums may lack contributions, or not all ranks contribute to them.
     lacking: bool,
-    /// Digests of the result at each position, once there was one: of its header, and of its lanes, which some ranks may not receive.
-    results: Vec<Option<(u64, Option<u64>)>>,
+    /// The result at each position, once there was one.
+    results: Vec<Option<Seen>>,
     /// For each switch, the same of what it sent up.
-    folds: Vec<Vec<Option<u64>>>,
+    folds: Vec<Vec<Option<Seen>>>,
+    /// How the contributions to each position are coded: the exponent, and whether they have lanes.
+    coding: Vec<Option<(u8, bool)>>,
+    /// Positions whose contributions are coded differently, as workers have predicted different exponents. Their lanes mean nothing.
+    mixed: Vec<bool>,
 }
 
 impl Referee {
@@ -29,6 +44,8 @@ impl Referee {
             lacking,
             results: vec![None; positions as usize],
             folds: vec![vec![None; positions as usize]; jobs.len()],
+            coding: vec![None; positions as usize],
+            mixed: vec![false; positions as usize],
             jobs,
         }
     }
@@ -48,7 +65,7 @@ impl Referee {
 
     /// DATA is about to reach a switch. **Safe reuse**: it may replace chunk `k - 2W` (same slot, same set), so every live
     /// rank must have taken that. A RESULT from above replaces nothing.
-    pub(super) fn arrives(&self, datagram: &[u8]) {
+    pub(super) fn arrives(&mut self, datagram: &[u8]) {
         let packet = Packet::new_unchecked(datagram);
         if packet.kind() != Kind::Data as u8 {
             return;
@@ -57,6 +74,11 @@ impl Referee {
         let position = self.position(chunk);
         let window = u64::from(self.slots());
         assert!(position < self.results.len() as u64, "chunk {chunk} lies behind the stream's end");
+        if !packet.flags().contains(Flags::TRIMMED) {
+            let coding = (packet.exp(), packet.flags().contains(Flags::BARE));
+            let first = *self.coding[position as usize].get_or_insert(coding);
+            self.mixed[position as usize] |= first != coding;
+        }
         let Some(replaced) = position.checked_sub(2 * window) else { return };
         let first = self.first_position(chunk);
         for (rank, taken) in self.taken.iter().enumerate().filter(|(rank, _)| self.alive[*rank]) {
@@ -97,28 +119,36 @@ impl Referee {
         let children = if is_fold { packet.bitmap() } else { 0 };
         let partial = u32::from(packet.flags().contains(Flags::PARTIAL));
         let counted = partial << 16 | u32::from(packet.count());
-        let exponents = u32::from(packet.exp()) << 8 | u32::from(packet.exp_next());
-        let fields = [u32::from(packet.op()), exponents, counted, children];
+        let chunk = packet.chunk();
+        let position = self.position(chunk) as usize;
+        let fields = |exp: u8| {
+            let exponents = u32::from(exp) << 8 | u32::from(packet.exp_next());
+            [u32::from(packet.op()), exponents, counted, children]
+        };
         let lanes = packet
             .payload()
             .chunks_exact(4)
             .map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
-        let header = fold_digest(0, fields);
-        let digest = fold_digest(header, lanes);
+        let header = fold_digest(0, fields(packet.exp()));
         let owned = packet.owner() != LaneOwner::All && packet.payload().is_empty();
-        let chunk = packet.chunk();
-        let position = self.position(chunk) as usize;
-        if is_result {
-            let (first, lanes) = self.results[position].get_or_insert((header, None));
-            assert_eq!(*first, header, "two results of chunk {chunk} differ");
-            if !owned {
-                let first = lanes.get_or_insert(digest);
-                assert_eq!(*first, digest, "the lanes of two results of chunk {chunk} differ");
-            }
+        let lanes = (!owned || is_fold).then(|| fold_digest(header, lanes));
+        let seen = Seen { common: fold_digest(0, fields(0)), header, lanes };
+        let known = if is_result {
+            &mut self.results[position]
         } else {
             assert!(job.parent.is_some(), "switch {switch} has no parent to send a fold to");
-            let first = self.folds[switch][position].get_or_insert(digest);
-            assert_eq!(*first, digest, "two folds of chunk {chunk} differ at switch {switch}");
+            &mut self.folds[switch][position]
+        };
+        let what = if is_result { "results" } else { "folds" };
+        let first = known.get_or_insert(seen);
+        assert_eq!(first.common, seen.common, "two {what} of chunk {chunk} differ, at switch {switch}");
+        if self.mixed[position] {
+            return;
+        }
+        assert_eq!(first.header, seen.header, "two {what} of chunk {chunk} differ, at switch {switch}");
+        if let Some(lanes) = seen.lanes {
+            let first = *first.lanes.get_or_insert(lanes);
+            assert_eq!(first, lanes, "the lanes of two {what} of chunk {chunk} differ, at switch {switch}");
         }
     }
 

@@ -39,6 +39,10 @@ pub struct Report {
     pub results: u64,
     /// Of those, results whose sum had saturated.
     pub saturated: u64,
+    /// Data chunks that ranks delivered by predicted exponents.
+    pub predicted: u64,
+    /// Results of chunks that were repeated because some rank did not predict the exponent.
+    pub mispredicted: u64,
     /// Of those, results that lack contributions.
     pub partial: u64,
     /// Of those, results that lack that of the rank that took them.
@@ -153,6 +157,7 @@ impl<'s, 'd> Simulation<'s, 'd> {
             let mut config = WorkerConfig::new(admission, rank, scenario.world);
             config.stall_timeout = scenario.stall_timeout;
             config.numerics = scenario.numerics;
+            config.predict = scenario.predict;
             Rank {
                 worker: Worker::starting_at(scenario.start, config)
                     .expect("scenarios are generated within bounds"),
@@ -164,10 +169,10 @@ impl<'s, 'd> Simulation<'s, 'd> {
             }
         };
         let positions: u64 = plans.iter().map(|plan| plan.positions(job.slots)).sum();
-        // Chunk numbers: where sums saturate, a slot makes two steps for some of its positions.
-        let numbers = match scenario.numerics {
-            Numerics::Saturating => 2 * (positions + u64::from(job.slots)),
-            _ => positions,
+        // Chunk numbers: where sums saturate or exponents are predicted, a slot makes two steps for some of its positions.
+        let numbers = match scenario.numerics == Numerics::Saturating || scenario.predict {
+            true => 2 * (positions + u64::from(job.slots)),
+            false => positions,
         };
         Self {
             ranks: (0..scenario.world).map(rank).collect(),
@@ -469,6 +474,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
             self.report.retransmitted += stats.retransmitted;
             self.report.results += stats.results;
             self.report.saturated += stats.saturated;
+            self.report.predicted += stats.predicted;
+            self.report.mispredicted += stats.mispredicted;
             self.report.partial += stats.partial;
             self.report.left_out += stats.left_out;
             self.report.closed += stats.closed;

@@ -95,6 +95,8 @@ pub struct Scenario {
     pub liveness_probes: u32,
     /// Time without progress after which a worker gives up.
     pub stall_timeout: Duration,
+    /// Workers predict the exponents of small operations.
+    pub predict: bool,
 }
 
 impl Scenario {
@@ -199,7 +201,37 @@ impl Scenario {
             start,
             liveness_probes,
             stall_timeout: Duration::from_secs(if crash.is_some() { 1 } else { 60 }),
+            predict: false,
         }
+        .predicting()
+    }
+
+    /// In every other scenario workers predict exponents: half of the operations that may are like one before, most of the exponents
+    /// too, and ranks know tensors by the same keys or each by its own.
+    fn predicting(mut self) -> Self {
+        let rng = &mut Xoshiro256PlusPlus::seed_from_u64(self.seed ^ PREDICTION_SEED);
+        self.predict = rng.random();
+        if !self.predict {
+            return self;
+        }
+        let keys = rng.random_range(1..=3);
+        let own_keys = rng.random_bool(0.3);
+        let mut earlier: Vec<usize> = Vec::new();
+        for op in 0..self.plans.len() {
+            if !self.plans[op].may_be_predicted() {
+                continue;
+            }
+            if let Some(last) = earlier.last().filter(|_| rng.random()) {
+                self.plans[op] = self.plans[*last].successor(rng, self.lane_words as usize);
+            }
+            earlier.push(op);
+        }
+        let all = self.plans.into_iter().enumerate().map(|(op, plan)| {
+            let key = |rank: u64| op as u64 * if own_keys { rank + 1 } else { 1 } % keys;
+            plan.predicted((0..self.world).map(|rank| key(rank.into())).collect())
+        });
+        self.plans = all.collect();
+        self
     }
 }
 
@@ -255,6 +287,7 @@ impl Scenario {
             start: 0,
             liveness_probes: 0,
             stall_timeout: Duration::from_secs(60),
+            predict: false,
         }
     }
 }
@@ -374,6 +407,9 @@ const TOLERANT_SEED: u64 = 0x6c6f_7373;
 
 /// Separates the random numbers for collectives from all others.
 const SHARING_SEED: u64 = 0x7368_6172;
+
+/// Separates the random numbers for predictions from all others.
+const PREDICTION_SEED: u64 = 0x7072_6564;
 
 /// Lanes of the generated saturating pipeline.
 const SATURATING_LANE_WORDS: u32 = 352;

@@ -6,6 +6,7 @@ mod broken_tree;
 mod experiments;
 mod largest_tree;
 mod loss;
+mod predicting;
 mod saturating;
 mod slot_machine;
 mod trees;

@@ -61,7 +61,9 @@ fn every_invariant_holds_for_every_seed() {
         total(|r| r.aborted),
         reports.iter().map(|r| r.elapsed.as_secs_f64()).fold(0.0, f64::max),
     );
+    println!("{} chunks predicted right, {} wrong", total(|r| r.predicted), total(|r| r.mispredicted));
     // The seeds do meet what they are there for.
+    assert!(total(|r| r.predicted) > 0 && total(|r| r.mispredicted) > 0);
     assert!(total(|r| r.retransmitted) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
     assert!(total(|r| r.probes_answered) > 0);
 }

@@ -51,7 +51,9 @@ fn every_invariant_holds_in_trees() {
         total(|r| r.forged),
         total(|r| r.aborted),
     );
+    println!("{} chunks predicted right, {} wrong", total(|r| r.predicted), total(|r| r.mispredicted));
     // The seeds do meet what they are there for.
+    assert!(total(|r| r.predicted) > 0 && total(|r| r.mispredicted) > 0);
     assert!(total(|r| r.retransmitted) > 0 && total(|r| r.forged) > 0 && total(|r| r.aborted) > 0);
 }
 

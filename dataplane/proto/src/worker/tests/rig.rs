@@ -70,16 +70,23 @@ pub(super) struct Tensors {
     pub(super) done: BTreeMap<(OpId, u32), Vec<u8>>,
     /// Lane operation by operation number, where it is not a sum.
     pub(super) lane_ops: BTreeMap<OpId, LaneOp>,
+    /// Exponents are the same in so many operations; in all of them, and finite, for `u64::MAX`.
+    pub(super) period: u64,
+    /// What the rank knows the tensors of its operations by.
+    pub(super) keys: fn(OpId) -> u64,
+    /// Chunks may be packed by other exponents than the agreed ones.
+    guesses: bool,
 }
 
 impl Tensors {
     pub(super) fn new(rank: u16, world: u16) -> Self {
-        Self { rank, world, done: BTreeMap::new(), lane_ops: BTreeMap::new() }
+        let (done, lane_ops) = (BTreeMap::new(), BTreeMap::new());
+        Self { rank, world, done, lane_ops, period: 1, keys: |_| 0, guesses: false }
     }
 
-    fn exponent_of(rank: u16, op: OpId, chunk: u32) -> u8 {
-        let mixed = mix(u64::from(rank), op.0, u64::from(chunk), 99);
-        if mixed.is_multiple_of(61) { 255 } else { 30 + (mixed % 200) as u8 }
+    fn exponent_of(&self, rank: u16, op: OpId, chunk: u32) -> u8 {
+        let mixed = mix(u64::from(rank), op.0 / self.period, u64::from(chunk), 99);
+        if mixed.is_multiple_of(61) && self.period < u64::MAX { 255 } else { 30 + (mixed % 200) as u8 }
     }
 
     fn lane_of(rank: u16, op: OpId, chunk: u32, exp: u8, lane: usize) -> i32 {
@@ -91,7 +98,7 @@ impl Tensors {
     }
 
     fn agreed(&self, op: OpId, chunk: u32) -> u8 {
-        (0..self.world).map(|rank| Self::exponent_of(rank, op, chunk)).max().unwrap()
+        (0..self.world).map(|rank| self.exponent_of(rank, op, chunk)).max().unwrap()
     }
 }
 
@@ -108,13 +115,18 @@ impl Codec for Tensors {
             !self.done.contains_key(&(op, chunk)),
             "asked for the exponent of a chunk already overwritten"
         );
-        Self::exponent_of(self.rank, op, chunk)
+        self.exponent_of(self.rank, op, chunk)
+    }
+
+    fn tensor_key(&mut self, op: OpId) -> u64 {
+        (self.keys)(op)
     }
 
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
         let CodedChunk { op, chunk, exp, .. } = coded;
         assert!(!self.done.contains_key(&(op, chunk)), "packed a chunk already overwritten");
-        assert!(exp == 0 || exp == self.agreed(op, chunk), "not the agreed exponent");
+        let fits = if self.guesses { exp >= self.exponent_of(self.rank, op, chunk) } else { false };
+        assert!(exp == 0 || fits || exp == self.agreed(op, chunk), "not the agreed exponent");
         assert_eq!(lanes.len(), 4 * LANE_WORDS);
         for (lane, word) in lanes.chunks_exact_mut(4).enumerate() {
             word.copy_from_slice(&Self::lane_of(self.rank, op, chunk, exp, lane).to_be_bytes());
@@ -123,6 +135,7 @@ impl Codec for Tensors {
 
     fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]) {
         let CodedChunk { op, chunk, exp, .. } = coded;
+        assert!(exp == 0 || exp == self.agreed(op, chunk), "not the agreed exponent");
         assert_eq!(contributors, Contributors { count: self.world, own: true });
         let fold = self.lane_ops.get(&op).copied().unwrap_or(LaneOp::Sum);
         for (lane, word) in lanes.chunks_exact(4).enumerate() {
@@ -161,11 +174,12 @@ impl Switch {
     ) -> Option<(Option<u16>, Vec<u8>)> {
         let packet = Packet::new_checked(datagram).unwrap();
         let data = Repr::parse(&packet).unwrap();
-        let lanes: Vec<i32> = packet
+        let mut lanes: Vec<i32> = packet
             .payload()
             .chunks_exact(4)
             .map(|word| i32::from_be_bytes(word.try_into().unwrap()))
             .collect();
+        lanes.resize(LANE_WORDS, 0);
         let full = u32::MAX >> (32 - u32::from(world));
         let answer = |kind, seen: u32, exp_next, lanes: &[i32]| {
             let reply = Repr {
@@ -178,7 +192,9 @@ impl Switch {
             };
             let mut bytes = vec![0; header::LEN];
             reply.emit(&mut Packet::new_unchecked(&mut bytes[..]));
-            bytes.extend(lanes.iter().flat_map(|lane| lane.to_be_bytes()));
+            if !data.flags.contains(Flags::BARE) {
+                bytes.extend(lanes.iter().flat_map(|lane| lane.to_be_bytes()));
+            }
             bytes
         };
         let slot = self.slots.entry((data.slot, data.set)).or_insert_with(|| Occupant {
@@ -295,6 +311,16 @@ impl Rig {
             own_busy_until: vec![Instant::ZERO; usize::from(world)],
             dropped: 0,
         }
+    }
+
+    /// The same where exponents are predicted, and change every `period` operations.
+    pub(super) fn predicting(mut self, period: u64) -> Self {
+        for (worker, tensors) in self.workers.iter_mut().zip(&mut self.tensors) {
+            let config = WorkerConfig { predict: true, ..worker.config().clone() };
+            *worker = Worker::new(config).unwrap();
+            (tensors.period, tensors.guesses) = (period, true);
+        }
+        self
     }
 
     /// Submits the operation on every rank.
