@@ -413,7 +413,7 @@ impl LeaderLinks {
         let lane_bytes = self.attachments.first().map_or(0, Attachment::lane_bytes);
         let meshes = std::iter::once(self.mesh).chain(self.more).filter(|_| config.fall_back);
         let peers = meshes.map(|mesh| peers(mesh, config, shutdown)).collect();
-        Ok((lane_bytes, Some(start_trees(self.attachments, peers, path, shutdown)?)))
+        Ok((lane_bytes, Some(start_trees(self.attachments, peers, path, shutdown, config.busy_poll)?)))
     }
 }
 

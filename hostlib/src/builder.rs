@@ -162,8 +162,8 @@ impl Builder {
     }
 
     /// All-reduces of at most so many bytes are executed by the hosts among themselves where they are linked (by a
-    /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: a small tensor of floats takes two round
-    /// trips through it, and a software switch wakes four threads; 4096 is a good bound there. The same on all ranks. Default 0:
+    /// [rendezvous](Self::rendezvous) or an [exchange](Self::exchange)), though a switch could: a small tensor of floats takes one
+    /// round trip through it, or two where its exponents have changed; try 4096. The same on all ranks. Default 0:
     /// everything that the switch can do is left to it. Where one is set, ranks that give lengths on both sides of it wait for
     /// each other until the [stall timeout](Self::stall_timeout).
     #[must_use]
@@ -337,6 +337,15 @@ impl Builder {
         self
     }
 
+    /// How long a thread that waits for results polls for packets before it sleeps. Default zero: it sleeps at once, and being woken takes some
+    /// ten microseconds. Polling takes a whole core while results are awaited, and slows everything else that runs there: it is for hosts
+    /// with a core to spare for each rank. May differ between ranks.
+    #[must_use]
+    pub fn busy_poll(mut self, time: Duration) -> Self {
+        self.config.busy_poll = time;
+        self
+    }
+
     /// How the ranks find each other: rank 0 listens at this address, the others connect. With it (or an
     /// [`exchange`](Self::exchange)) ranks of one host fold in shared memory, a switch is optional, everything a switch cannot
     /// do is done by the hosts, and the loss of a switch is survived. Names are resolved now.
@@ -429,9 +438,9 @@ impl Builder {
         let mut attacher = self.attacher();
         let attachments = attacher.attach((rank, world), false)?;
         let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-        let lane_ops = lane_ops(&attachments);
+        let (lane_ops, busy_poll) = (lane_ops(&attachments), attacher.config.busy_poll);
         let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
-        let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown)?);
+        let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown, busy_poll)?);
         Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
     }
 

@@ -525,14 +525,17 @@ impl Communicator {
 
     /// Executes a call on this thread, which waits for its end anyway, where it can; otherwise submits it.
     fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
-        match (route, &self.host) {
-            (CallRoute::Host(call), Some(host)) => {
+        match (route, &self.network, &self.host) {
+            (CallRoute::Host(call), _, Some(host)) => {
                 let operation = Operation::new(self.compared(call), buffer);
                 if let Some(operation) = host.engine.run_inline(operation) {
                     host.mailbox.submit(operation);
                 }
             }
-            (route, _) => self.start(route, buffer),
+            (CallRoute::Switch(lowered), Some(network), _) => {
+                network.run_or_submit(Operation::new(lowered, buffer));
+            }
+            (route, ..) => self.start(route, buffer),
         }
     }
 

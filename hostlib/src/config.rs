@@ -93,6 +93,8 @@ pub(crate) struct JobConfig {
     pub(crate) join_timeout: Duration,
     pub(crate) stall_timeout: Option<Duration>,
     pub(crate) resend_after: Option<Duration>,
+    /// May differ between ranks.
+    pub(crate) busy_poll: Duration,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
@@ -125,6 +127,7 @@ impl Default for JobConfig {
             join_timeout: Duration::from_secs(60),
             stall_timeout: None,
             resend_after: None,
+            busy_poll: Duration::ZERO,
             host: None,
             shared_memory: true,
             fall_back: true,

@@ -1,5 +1,6 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
+mod driving;
 mod segmentation;
 mod switchless;
 
@@ -26,6 +27,8 @@ use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
+use driving::Exit;
+pub(crate) use driving::SharedEngine;
 use segmentation::Segmentation;
 
 /// The port of a worker's only peer, the switch.
@@ -91,6 +94,12 @@ pub(crate) struct Engine {
     unposted: bool,
     /// Counters of workers whose attachments are lost.
     earlier: Stats,
+    /// What a caller that turned the engine failed of.
+    failure: Option<Error>,
+    /// How long it polls for packets before it sleeps.
+    busy_poll: Duration,
+    /// Since when it has polled in vain.
+    polling_since: Option<Instant>,
 }
 
 /// What an engine shares with the rest of its communicator.
@@ -106,6 +115,8 @@ pub(crate) struct EngineContext {
     pub(crate) shutdown: ShutdownState,
     pub(crate) tree: EngineTree,
     pub(crate) clock: Clock,
+    /// How long to poll for packets before sleeping, while results are awaited.
+    pub(crate) busy_poll: Duration,
 }
 
 /// The tree of switches that an engine serves.
@@ -185,7 +196,7 @@ enum TurnOutcome {
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: EngineContext) -> Self {
-        let EngineContext { mailbox, control, events, peers, path, shutdown, tree, clock } = ties;
+        let EngineContext { mailbox, control, events, peers, path, shutdown, tree, clock, busy_poll } = ties;
         let liveness = control.is_some().then(LivenessMonitor::new);
         if peers.is_some() {
             streams.retain_results();
@@ -219,15 +230,27 @@ impl Engine {
             post_at: Instant::ZERO,
             unposted: false,
             earlier: Stats::default(),
+            failure: None,
+            busy_poll,
+            polling_since: None,
         }
     }
 
-    /// Works until the job is over, then settles every tensor and ends the control session.
+    /// Works until the job is over, then settles every tensor and ends the control session: on this thread alone.
     pub(crate) fn run(mut self) {
         let (mailbox, shutdown) = (Arc::clone(&self.mailbox), self.shutdown.clone());
         let control = self.control.clone();
         let abort = move || control.iter().for_each(ControlConnection::abort);
-        let (error, queued) = worker_thread::run(&mailbox, &shutdown, abort, || self.run_with_failover());
+        let (error, queued) =
+            worker_thread::run(&mailbox, &shutdown, abort, || match self.run_with_failover(None) {
+                Exit::Ended(error) => error,
+                Exit::Released => Error::EngineFailed,
+            });
+        self.end(&error, queued);
+    }
+
+    /// Settles every tensor and ends the control session, after an error that ended the job; `queued` operations were in the mailbox.
+    fn end(&mut self, error: &Error, queued: usize) {
         let undone = queued + self.streams.len();
         if let Some(control) = &self.control {
             // A rank that closes with operations unfinished, or fails, is lost to the others. Every rank detects a mismatch in the
@@ -238,33 +261,44 @@ impl Engine {
                 _ => control.abort(),
             }
         }
-        self.streams.fail(&error);
+        self.streams.fail(error);
     }
 
-    /// Works until the job is over, or the switch is lost.
-    fn work(&mut self) -> Error {
+    /// Works until the job is over, the switch is lost, or callers may take the engine.
+    fn work(&mut self, shared: Option<&SharedEngine>) -> Exit {
+        if let Some(error) = self.failure.take() {
+            return Exit::Ended(error);
+        }
         loop {
-            match self.turn().and_then(|turn| match turn {
-                TurnOutcome::Busy => Ok(()),
-                TurnOutcome::Idle => self.sleep(),
-            }) {
-                Ok(()) => {}
-                Err(error) => return error,
+            let turned = self.turn().and_then(|turn| match turn {
+                TurnOutcome::Busy => Ok(false),
+                TurnOutcome::Idle
+                    if self.is_idle()
+                        && shared.is_some_and(|shared| shared.is_wanted(self.release_time())) =>
+                {
+                    Ok(true)
+                }
+                TurnOutcome::Idle => self.sleep().map(|()| false),
+            });
+            match turned {
+                Ok(false) => {}
+                Ok(true) => return Exit::Released,
+                Err(error) => return Exit::Ended(error),
             }
         }
     }
 
-    /// Works until the job is over, with the switch and, while it is lost, without.
-    fn run_with_failover(&mut self) -> Error {
+    /// Works until the job is over, with the switch and, while it is lost, without; or until callers may take the engine.
+    fn run_with_failover(&mut self, shared: Option<&SharedEngine>) -> Exit {
         loop {
-            let error = self.work();
+            let Exit::Ended(error) = self.work(shared) else { return Exit::Released };
             self.post_stats();
             let Some(mut peers) = self.peers.take().filter(|_| failover::allows_failover(&error)) else {
-                return error;
+                return Exit::Ended(error);
             };
             match self.fail_over(&mut *peers, error) {
                 Ok(()) => self.peers = Some(peers),
-                Err(error) => return error,
+                Err(error) => return Exit::Ended(error),
             }
         }
     }
@@ -279,6 +313,9 @@ impl Engine {
         if now >= self.post_at {
             self.events.post_counters(self.streams.counters());
             (self.post_at, self.unposted) = (now + POST_INTERVAL, false);
+        }
+        if received > 0 {
+            self.polling_since = None;
         }
         self.busy_turns = if received > 0 { self.busy_turns + 1 } else { 0 };
         for packet in self.rx.packets() {
@@ -451,10 +488,20 @@ impl Engine {
         } else {
             IDLE_WAIT
         };
-        if !timeout.is_zero() {
+        if !timeout.is_zero() && !self.polls_on(now) {
             self.io.wait(timeout.min(longest))?;
         }
         Ok(())
+    }
+
+    /// Whether it polls for results again rather than sleeping: for a bounded time.
+    fn polls_on(&mut self, now: Instant) -> bool {
+        if self.busy_poll.is_zero() || self.streams.outstanding() == 0 {
+            return false;
+        }
+        let since = *self.polling_since.get_or_insert(now);
+        std::hint::spin_loop();
+        now - since < self.busy_poll
     }
 
     fn post_stats(&self) {

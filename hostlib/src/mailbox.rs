@@ -41,6 +41,8 @@ struct Inbox<T> {
     busy: bool,
     /// A caller executes an operation itself, instead of the engine.
     claimed: bool,
+    /// A caller has left something for the engine's thread.
+    roused: bool,
     /// The engine has ended, with this.
     ended: Option<Error>,
     stats: Stats,
@@ -76,6 +78,7 @@ impl<T: QueueItem> Mailbox<T> {
             submissions: VecDeque::new(),
             busy: false,
             claimed: false,
+            roused: false,
             ended: None,
             stats: Stats::default(),
         };
@@ -142,6 +145,35 @@ impl<T: QueueItem> Mailbox<T> {
         if !self.notified.load(Ordering::Acquire) {
             drop(self.arrival.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// Engine's thread: sleeps until a caller has left something for it, or the inbox has changed and no caller `has` the engine, at most
+    /// `timeout`; whether there is something for it to do.
+    pub(crate) fn wait_for_thread(&self, timeout: Duration, has: bool) -> bool {
+        let is_needed = |inbox: &Inbox<T>| inbox.roused || (!has && self.notified.load(Ordering::Acquire));
+        let mut inbox = self.lock();
+        if !is_needed(&inbox) {
+            inbox = self.arrival.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let needed = is_needed(&inbox);
+        inbox.roused = false;
+        needed
+    }
+
+    /// A caller that has had the engine leaves something for its thread.
+    pub(crate) fn rouse_thread(&self) {
+        self.lock().roused = true;
+        self.arrival.notify_all();
+    }
+
+    /// Whether the inbox has changed since the engine last collected from it.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
+    }
+
+    /// Whether no operation waits for the engine.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().submissions.is_empty()
     }
 
     /// The engine's counters.

@@ -1,12 +1,13 @@
 //! Starts the threads that work on a job's attachments.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use netfold_io::cores;
 use netfold_wire::LaneOps;
 
 use crate::clock::Clock;
-use crate::engine::{Engine, EngineContext, EngineTree};
+use crate::engine::{Engine, EngineContext, EngineTree, SharedEngine};
 use crate::error::Error;
 use crate::join::{Attachment, spawn};
 use crate::mailbox::Mailbox;
@@ -18,7 +19,7 @@ use crate::route::Route;
 use crate::session::Session;
 use crate::session_events::SessionEvents;
 use crate::shutdown::ShutdownState;
-use crate::tree_set::{CurrentControl, TreeHandle, TreeSet};
+use crate::tree_set::{CurrentControl, RunInline, TreeHandle, TreeSet};
 
 impl Attachment {
     /// Starts the threads that work on it, as tree `index` of a tree set.
@@ -28,6 +29,7 @@ impl Attachment {
         peers: Option<Box<dyn Peers>>,
         (route, counters): (&Route, &ControlCounters),
         (path, shutdown): (&PathCell, &ShutdownState),
+        busy_poll: Duration,
     ) -> Result<TreeHandle, Error> {
         path.set_attached(self.describe(index), self.control);
         let grace = self.grace();
@@ -47,21 +49,32 @@ impl Attachment {
             shutdown: shutdown.clone(),
             tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
             clock: Clock::system(),
+            busy_poll,
         };
+        let shared = Arc::new(SharedEngine::new(Arc::clone(&mailbox)));
+        // A thread that was given a core keeps the engine there.
+        let inline = core.is_none().then(|| inline(&shared));
         // Made by its own thread, which is on its core by then: memory lies where it was first written.
         let engine = spawn("netfold-engine", move || {
             if let Some(Err(error)) = core.map(cores::pin) {
                 // It could when it was asked for; slower is no reason to end the job.
                 log::warn!("tree {index}: {error}");
             }
-            Engine::new(io, streams, ties).run();
+            let engine = Engine::new(io, streams, ties);
+            if core.is_some() { engine.run() } else { shared.run(engine) }
         })?;
         if let Some(session) = session {
             let counters = counters.clone();
             spawn("netfold-control", move || session.run(&session_events, &counters))?;
         }
-        Ok(TreeHandle { mailbox, engine: Some(engine), last, counters: counters.clone() })
+        Ok(TreeHandle { mailbox, engine: Some(engine), inline, last, counters: counters.clone() })
     }
+}
+
+/// How blocking callers take an engine.
+fn inline(shared: &Arc<SharedEngine>) -> RunInline {
+    let shared = Arc::clone(shared);
+    Box::new(move |operation| shared.run_inline(operation))
 }
 
 /// The lane operations that the switches of all trees have; none without a switch.
@@ -76,12 +89,13 @@ pub(crate) fn start_trees(
     peers: Vec<Box<dyn Peers>>,
     path: &PathCell,
     shutdown: &ShutdownState,
+    busy_poll: Duration,
 ) -> Result<TreeSet, Error> {
     let (route, counters) = (Route::new(attachments.len()), ControlCounters::default());
     let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
     let mut peers = peers.into_iter();
     let start = |(index, attachment): (u8, Attachment)| {
-        attachment.start(index, peers.next(), (&route, &counters), (path, shutdown))
+        attachment.start(index, peers.next(), (&route, &counters), (path, shutdown), busy_poll)
     };
     let trees = (0..).zip(attachments).map(start).collect::<Result<Vec<_>, Error>>()?;
     Ok(TreeSet::new(trees, route, lane_bytes))

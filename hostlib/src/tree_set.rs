@@ -41,10 +41,15 @@ impl CurrentControl {
     }
 }
 
+/// Executes an operation on the calling thread; returns it where the engine is not free.
+pub(crate) type RunInline = Box<dyn Fn(SwitchOperation) -> Option<SwitchOperation> + Send + Sync>;
+
 /// The threads behind one tree.
 pub(crate) struct TreeHandle {
     pub(crate) mailbox: Arc<Mailbox<SwitchOperation>>,
     pub(crate) engine: Option<JoinHandle<()>>,
+    /// Where blocking callers may take the engine.
+    pub(crate) inline: Option<RunInline>,
     pub(crate) last: CurrentControl,
     pub(crate) counters: ControlCounters,
 }
@@ -80,6 +85,17 @@ impl TreeSet {
     /// At least one tree. Operations are cut for packets of `lane_bytes` bytes of lanes.
     pub(crate) fn new(trees: Vec<TreeHandle>, route: Route, lane_bytes: usize) -> Self {
         Self { trees, route, order: Mutex::default(), lane_bytes }
+    }
+
+    /// Executes an operation on this thread, which blocks until it is over, where there is one tree and its engine is idle; otherwise starts it.
+    pub(crate) fn run_or_submit(&self, operation: SwitchOperation) {
+        let returned = match &self.trees[..] {
+            [TreeHandle { inline: Some(run), .. }] => run(operation),
+            _ => Some(operation),
+        };
+        if let Some(operation) = returned {
+            self.submit(operation);
+        }
     }
 
     /// Starts an operation.

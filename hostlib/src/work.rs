@@ -118,6 +118,11 @@ impl Completion {
         self.lock().outcome.is_some()
     }
 
+    /// The same, without the lock.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
     /// The memory that was given away, once, after the completion is settled.
     pub(crate) fn take_owner(&self) -> Option<MemoryOwner> {
         self.lock().owner.take()

@@ -440,6 +440,21 @@ pub unsafe extern "C" fn netfold_builder_set_stall_timeout(
     unsafe { edit(builder, |_, builder| Ok(builder.stall_timeout(Duration::from_millis(timeout_ms)))) }
 }
 
+/// How long a thread that waits for results polls for packets before it sleeps, in microseconds. The default is 0. Polling takes a whole core
+/// while results are awaited: it is for hosts with a core to spare for each rank.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_busy_poll(
+    builder: *mut netfold_builder,
+    time_us: u64,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.busy_poll(Duration::from_micros(time_us)))) }
+}
+
 /// Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
 /// ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
 /// of a switch. Names are resolved now.

@@ -179,6 +179,7 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     SET(authenticated)(builder, settings->authenticated);
     SET(join_timeout)(builder, settings->join_ms);
     SET(stall_timeout)(builder, settings->stall_ms);
+    SET(busy_poll)(builder, settings->poll_us);
     SET(exchange)(builder, gather, meeting);
     if (settings->controller[0] != '\0')
         SET(controller)(builder, settings->controller);

@@ -52,14 +52,14 @@ static bool in_clear(void)
 
 static void read_settings(struct shim_settings *settings)
 {
-    uint64_t on, verbose, shared_memory, authenticated, join_s, stall_s;
+    uint64_t on, verbose, shared_memory, authenticated, join_s, stall_s, poll_us;
     const char *controller = getenv("NETFOLD_CONTROLLER");
     settings->on = number("NETFOLD_MPI", 1, &on) && number("NETFOLD_VERBOSE", 0, &verbose) &&
                    number("NETFOLD_MPI_MIN_BYTES", 4096, &settings->min_bytes) &&
                    number("NETFOLD_SHARED_MEMORY", 1, &shared_memory) &&
                    number("NETFOLD_AUTHENTICATED", 0, &authenticated) && number("NETFOLD_SLOTS", 0, &settings->slots) &&
                    number("NETFOLD_JOIN_TIMEOUT", 60, &join_s) &&
-                   number("NETFOLD_STALL_TIMEOUT", 24 * 3600, &stall_s) && mode(&settings->mode) && on != 0 && in_clear();
+                   number("NETFOLD_STALL_TIMEOUT", 24 * 3600, &stall_s) && number("NETFOLD_BUSY_POLL", 0, &poll_us) && mode(&settings->mode) && on != 0 && in_clear();
     if (!settings->on)
         return;
     settings->verbose = (int32_t)(verbose > 2 ? 2 : verbose);
@@ -67,6 +67,7 @@ static void read_settings(struct shim_settings *settings)
     settings->authenticated = authenticated != 0;
     settings->join_ms = join_s * 1000;
     settings->stall_ms = stall_s * 1000;
+    settings->poll_us = poll_us;
     if (controller != NULL && strlen(controller) >= sizeof settings->controller) {
         fprintf(stderr, "netfold: NETFOLD_CONTROLLER is too long; all calls are left to MPI\n");
         settings->on = false;

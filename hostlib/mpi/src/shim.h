@@ -26,6 +26,7 @@ struct shim_settings {
     uint64_t slots; /* of the switch, for each communicator; 0 for the default */
     uint64_t join_ms;
     uint64_t stall_ms;
+    uint64_t poll_us;
     char controller[256];
 };
 

@@ -44,6 +44,7 @@ pub(crate) struct Options {
     join_timeout: Option<f64>,
     stall_timeout: Option<f64>,
     resend_after: Option<f64>,
+    busy_poll: Option<f64>,
 }
 
 impl Options {
@@ -104,6 +105,7 @@ impl Options {
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
+                "busy_poll" => options.busy_poll = Some(value.extract()?),
                 "exchange" => options.exchange = Some(value.unbind()),
                 "rendezvous" => options.rendezvous = Some(value.extract()?),
                 "host" => options.host = Some(value.extract()?),
@@ -149,6 +151,9 @@ impl Options {
         }
         if let Some(value) = self.resend_after {
             builder = builder.resend_after(seconds("resend_after", value)?);
+        }
+        if let Some(value) = self.busy_poll {
+            builder = builder.busy_poll(seconds("busy_poll", value)?);
         }
         let failed = |error| errors::from_library(py, &error);
         // All of them resolve names, which may take long.

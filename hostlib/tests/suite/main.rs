@@ -4,6 +4,7 @@
 
 mod allocations;
 mod classes;
+mod driving;
 mod exports;
 mod feedback;
 mod operations;

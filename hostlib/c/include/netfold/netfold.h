@@ -564,6 +564,14 @@ netfold_result netfold_builder_set_join_timeout(netfold_builder *builder, uint64
 netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder, uint64_t timeout_ms);
 
 /**
+ * How long a thread that waits for results polls for packets before it sleeps, in microseconds. The default is 0. Polling takes a whole core
+ * while results are awaited: it is for hosts with a core to spare for each rank.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_busy_poll(netfold_builder *builder, uint64_t time_us);
+
+/**
  * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
  * ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
  * of a switch. Names are resolved now.

@@ -61,6 +61,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_fall_back(NULL, true), NULL_POINTER);
     IS(netfold_builder_set_join_timeout(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_stall_timeout(NULL, 1), NULL_POINTER);
+    IS(netfold_builder_set_busy_poll(NULL, 1), NULL_POINTER);
     IS(netfold_builder_connect(NULL, &comm), NULL_POINTER);
     OK(netfold_builder_new(&builder));
     IS(netfold_builder_connect(builder, NULL), NULL_POINTER); /* and frees it */
@@ -206,6 +207,7 @@ static netfold_comm *join(struct member *member)
     OK(netfold_builder_set_world_size(builder, member->world));
     OK(netfold_builder_set_join_timeout(builder, 60000));
     OK(netfold_builder_set_stall_timeout(builder, 60000));
+    OK(netfold_builder_set_busy_poll(builder, 20));
     OK(netfold_builder_set_host(builder, "one host"));
     OK(netfold_builder_set_fall_back(builder, true));
     if (member->table != NULL)

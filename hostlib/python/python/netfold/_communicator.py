@@ -67,6 +67,7 @@ class Communicator:
         join_timeout: Optional[float] = None,
         stall_timeout: Optional[float] = None,
         resend_after: Optional[float] = None,
+        busy_poll: Optional[float] = None,
         warn_unused_switch: bool = True,
     ) -> None:
         """Joins the job; returns when all ranks have joined.
@@ -109,7 +110,8 @@ class Communicator:
         A configured switch that is not used, because all ranks share a host or because the switch does not admit them, is a
         ``RuntimeWarning`` of rank 0 with the reason, unless ``warn_unused_switch=False``.
 
-        Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move.
+        Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move,
+        ``busy_poll`` for polling before a thread that waits for results sleeps (default 0; takes a core while results are awaited).
         """
         rank, world_size = _environment.place(rank, world_size)
         self._native = _netfold.Communicator(
@@ -142,6 +144,7 @@ class Communicator:
             join_timeout=join_timeout,
             stall_timeout=stall_timeout,
             resend_after=resend_after,
+            busy_poll=busy_poll,
         )
         self._mode = mode
         _open.add(self)

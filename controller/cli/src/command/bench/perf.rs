@@ -97,6 +97,9 @@ pub(crate) struct Perf {
     /// Do not sum ranks of one host in shared memory.
     #[arg(long)]
     no_shared_memory: bool,
+    /// Microseconds for which a thread that waits for results polls before it sleeps.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    busy_poll: u64,
     /// Fail instead of using a ring when the switch cannot be used.
     #[arg(long)]
     no_fall_back: bool,
@@ -265,6 +268,7 @@ impl Perf {
             .join_timeout(timeout.min(Duration::from_secs(60)))
             .stall_timeout(timeout)
             .shared_memory(!self.no_shared_memory)
+            .busy_poll(Duration::from_micros(self.busy_poll))
             .fall_back(!self.no_fall_back);
         if let Some(switch) = &self.switch {
             builder = builder.switch(switch.clone())?;
@@ -365,6 +369,7 @@ impl Perf {
         flag("--mode", self.mode.to_string());
         flag("--slots", self.slots.to_string());
         flag("--timeout", self.timeout.to_string());
+        flag("--busy-poll", self.busy_poll.to_string());
         if let Some(rate) = self.line_rate {
             flag("--line-rate", rate.to_string());
         }

@@ -51,6 +51,9 @@ class Options:
     #: Classes of operations, 1 to 16, a power of two (``NETFOLD_CLASSES``): what the DDP hook needs to have front layers' gradients
     #: overtake others, and FSDP2 to have its gathers and the first layers' gradients do. Default 1; 2 for the hook.
     classes: Optional[int] = None
+    #: Microseconds for which a thread that waits for results polls before it sleeps (``NETFOLD_BUSY_POLL``). Default 0. Takes a core while
+    #: results are awaited.
+    busy_poll: Optional[int] = None
     #: Whether ranks of one host reduce through shared memory first (``NETFOLD_SHARED_MEMORY``). Default yes.
     shared_memory: Optional[bool] = None
     #: Whether to continue without the switch when it is unavailable (``NETFOLD_FALL_BACK``). Default yes.
@@ -77,6 +80,9 @@ class Options:
         classes = self.classes
         if classes is None and os.environ.get("NETFOLD_CLASSES"):
             classes = _environment.number("NETFOLD_CLASSES")
+        busy_poll = self.busy_poll
+        if busy_poll is None and os.environ.get("NETFOLD_BUSY_POLL"):
+            busy_poll = _environment.number("NETFOLD_BUSY_POLL")
         tolerance = self.tolerance
         if tolerance is None and os.environ.get("NETFOLD_TOLERANCE"):
             tolerance = _environment.part("NETFOLD_TOLERANCE")
@@ -113,6 +119,7 @@ class Options:
             job=text(self.job, "NETFOLD_JOB"),
             slots=slots,
             classes=classes,
+            busy_poll=busy_poll,
             shared_memory=flag(self.shared_memory, "NETFOLD_SHARED_MEMORY"),
             fall_back=flag(self.fall_back, "NETFOLD_FALL_BACK"),
             listen=text(self.listen, "NETFOLD_LISTEN"),

@@ -127,6 +127,7 @@ def connect(
             mode=options.mode or "bfp32",
             slots=options.slots,
             classes=options.classes,
+            busy_poll=None if options.busy_poll is None else options.busy_poll * 1e-6,
             rounding=options.rounding,
             seed=options.seed,
             tolerance=options.tolerance,

@@ -1,0 +1,182 @@
+//! Who turns the engine: its own thread, or a caller that blocks until its operation is over and would only be woken by that thread.
+//!
+//! The engine is behind a lock. Its thread holds it while there is work, and while it waits for packets. Once a caller has blocked, the thread
+//! releases an idle engine for a while and waits for notifications alone; a caller that blocks meanwhile takes the engine, submits its operation,
+//! and turns it until that is over. What is left then, operations of other callers and errors alike, is for the thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::{Engine, TurnOutcome};
+use crate::error::Error;
+use crate::lower::SwitchOperation;
+use crate::mailbox::Mailbox;
+use crate::session::ControlConnection;
+use crate::work::Completion;
+use crate::worker_thread;
+
+/// For how long after a blocking call nothing waits for packets, where the kernel answers for the host. Not longer, since the engine watches
+/// whether other ranks have lost the switch.
+const RELEASE_TIME: Duration = Duration::from_millis(200);
+
+/// The same where this process answers, for example to ARP requests.
+const RELEASE_TIME_OF_LINKS: Duration = Duration::from_millis(10);
+
+/// The name of the packet I/O through the kernel's sockets.
+const SOCKETS: &str = "udp";
+
+/// An engine that its thread and blocking callers take in turn.
+pub(crate) struct SharedEngine {
+    /// `None` before it is made by its thread, and after its end.
+    engine: Mutex<Option<Box<Engine>>>,
+    mailbox: Arc<Mailbox<SwitchOperation>>,
+    made: Instant,
+    /// When a caller last blocked: microseconds since `made`, and 1.
+    called: AtomicU64,
+}
+
+/// Why [`Engine::run_with_failover`] returned.
+pub(super) enum Exit {
+    /// The job is over.
+    Ended(Error),
+    /// Nothing is pending, and a caller may take the engine.
+    Released,
+}
+
+impl SharedEngine {
+    /// For the engine of this mailbox.
+    pub(crate) fn new(mailbox: Arc<Mailbox<SwitchOperation>>) -> Self {
+        Self { engine: Mutex::new(None), mailbox, made: Instant::now(), called: AtomicU64::new(0) }
+    }
+
+    /// The engine's thread: works until the job is over, then settles every tensor and ends the control session.
+    pub(crate) fn run(&self, engine: Engine) {
+        let (shutdown, control) = (engine.shutdown.clone(), engine.control.clone());
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(engine));
+        let abort = move || control.iter().for_each(ControlConnection::abort);
+        let mut ended = None;
+        let (error, queued) = worker_thread::run(&self.mailbox, &shutdown, abort, || self.serve(&mut ended));
+        if let Some(mut engine) = ended {
+            engine.end(&error, queued);
+        }
+    }
+
+    /// Returns why the job is over, and the engine, so that no caller takes it again.
+    fn serve(&self, ended: &mut Option<Box<Engine>>) -> Error {
+        loop {
+            let mut taken = match self.engine.lock() {
+                Ok(taken) => taken,
+                // A caller has panicked while it turned the engine.
+                Err(poisoned) => {
+                    *ended = poisoned.into_inner().take();
+                    return Error::EngineFailed;
+                }
+            };
+            let Some(engine) = &mut *taken else { return Error::EngineFailed };
+            if let Exit::Ended(error) = engine.run_with_failover(Some(self)) {
+                *ended = taken.take();
+                return error;
+            }
+            let release_time = engine.release_time();
+            drop(taken);
+            self.wait_until_needed(release_time);
+        }
+    }
+
+    /// Waits while callers may take the engine: until one leaves something to do, the mailbox is notified, or none has blocked
+    /// for a while.
+    fn wait_until_needed(&self, release_time: Duration) {
+        loop {
+            let is_taken = matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock));
+            let left = if is_taken { release_time } else { release_time.saturating_sub(self.since_call()) };
+            if left.is_zero() || self.mailbox.wait_for_thread(left, is_taken) {
+                return;
+            }
+        }
+    }
+
+    /// Time since a caller last blocked.
+    fn since_call(&self) -> Duration {
+        match self.called.load(Ordering::Relaxed).checked_sub(1) {
+            None => Duration::MAX,
+            Some(called) => self.made.elapsed().saturating_sub(Duration::from_micros(called)),
+        }
+    }
+
+    /// Whether an idle engine is left to callers.
+    pub(super) fn is_wanted(&self, release_time: Duration) -> bool {
+        self.since_call() < release_time
+    }
+
+    /// Executes an operation on this thread, which blocks until it is over anyway; returns it where the engine is not free.
+    pub(crate) fn run_inline(&self, operation: SwitchOperation) -> Option<SwitchOperation> {
+        let returned = self.drive(operation);
+        self.called.store(self.made.elapsed().as_micros() as u64 + 1, Ordering::Relaxed);
+        returned
+    }
+
+    fn drive(&self, operation: SwitchOperation) -> Option<SwitchOperation> {
+        /// Has the thread find the engine that a panic has left.
+        struct RouseOnPanic<'a>(&'a Mailbox<SwitchOperation>);
+        impl Drop for RouseOnPanic<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.rouse_thread();
+                }
+            }
+        }
+        let Ok(mut taken) = self.engine.try_lock() else { return Some(operation) };
+        let Some(engine) = &mut *taken else { return Some(operation) };
+        let rouse_on_panic = RouseOnPanic(&self.mailbox);
+        let returned = engine.execute(operation);
+        let idle = engine.is_idle();
+        drop(rouse_on_panic);
+        drop(taken);
+        // After the lock is released: until then the thread does not look for notifications.
+        if !idle || self.mailbox.is_notified() {
+            self.mailbox.rouse_thread();
+        }
+        returned
+    }
+}
+
+impl Engine {
+    /// Nothing is pending, neither operations nor an error.
+    pub(super) fn is_idle(&self) -> bool {
+        self.streams.len() == 0 && !self.backlog && !self.stop_when_idle && self.failure.is_none()
+    }
+
+    /// For how long a caller may take the engine after the last one that did.
+    pub(super) fn release_time(&self) -> Duration {
+        let sockets = self.io.capabilities().name == SOCKETS;
+        if sockets { RELEASE_TIME } else { RELEASE_TIME_OF_LINKS }
+    }
+
+    /// Submits an operation behind those that were submitted before, and turns until it is settled. An error is for the thread. Returns an
+    /// operation that has to wait for room.
+    fn execute(&mut self, operation: SwitchOperation) -> Option<SwitchOperation> {
+        let completion = operation.buffer.completion();
+        let collected = if self.failure.is_none() { self.collect() } else { Ok(()) };
+        self.failure = self.failure.take().or(collected.err());
+        if self.failure.is_some() || self.streams.capacity() == 0 || !self.mailbox.is_empty() {
+            return Some(operation);
+        }
+        self.mailbox.set_busy();
+        self.streams.submit(operation);
+        let turned = self.turn_until(&completion);
+        self.failure = turned.and_then(|()| if self.backlog { self.collect() } else { Ok(()) }).err();
+        None
+    }
+
+    fn turn_until(&mut self, completion: &Completion) -> Result<(), Error> {
+        while !completion.has_settled() {
+            if let TurnOutcome::Idle = self.turn()?
+                && !completion.has_settled()
+            {
+                self.sleep()?;
+            }
+        }
+        Ok(())
+    }
+}
