@@ -11,6 +11,7 @@
 //! - [`mod@process`]: programs under test, which print JSON.
 //! - [`quantize`]: conversion between tensors and lanes.
 //! - [`star`]: hosts in network namespaces around one switch, beside other libraries on the same links.
+//! - [`wake`]: the cost of waking a thread.
 
 pub mod admission;
 pub mod all_reduce;
@@ -26,3 +27,4 @@ pub mod process;
 pub mod quantize;
 pub mod star;
 pub mod tags;
+pub mod wake;

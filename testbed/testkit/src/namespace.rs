@@ -8,8 +8,9 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -71,12 +72,24 @@ pub fn command_in(namespace: &str, program: impl AsRef<std::ffi::OsStr>) -> Comm
     command
 }
 
-/// Named network namespaces, removed with their interfaces when dropped.
+/// Named network namespaces, removed with their interfaces when dropped, and with the processes in them when this process is killed.
 #[derive(Debug)]
 pub struct NamespaceSet {
     prefix: String,
     names: Vec<String>,
+    /// A process that waits for the end of this one.
+    guard: Option<Child>,
 }
+
+/// Waits for the end of its input, which this process holds open as long as it lives; then ends what runs in the namespaces whose names begin
+/// with `$1`, and removes them.
+const GUARD: &str = r#"trap '' INT TERM HUP
+cat > /dev/null
+for path in /var/run/netns/"$1"-*; do
+    name=${path##*/}
+    for process in $(ip netns pids "$name" 2> /dev/null); do kill -KILL "$process" 2> /dev/null; done
+    ip netns del "$name" 2> /dev/null
+done"#;
 
 impl Default for NamespaceSet {
     fn default() -> Self {
@@ -90,7 +103,7 @@ impl NamespaceSet {
         static SETS: AtomicU32 = AtomicU32::new(0);
         remove_of(|owner| !Path::new(&format!("/proc/{owner}")).exists());
         let set = SETS.fetch_add(1, Ordering::Relaxed);
-        Self { prefix: format!("netfold-{}-{set}", std::process::id()), names: Vec::new() }
+        Self { prefix: format!("netfold-{}-{set}", std::process::id()), names: Vec::new(), guard: None }
     }
 
     /// The name of a namespace: its kind is one word of lower-case letters.
@@ -105,6 +118,9 @@ impl NamespaceSet {
     /// [`CommandError`], usually because the process is not root.
     pub fn add(&mut self, kind: impl Display, number: usize) -> Result<String, CommandError> {
         let name = self.name(kind, number);
+        if self.guard.is_none() {
+            self.guard = Some(self.start_guard()?);
+        }
         command(&format!("ip netns add {name}"))?;
         self.names.push(name.clone());
         command(&format!(
@@ -114,9 +130,23 @@ impl NamespaceSet {
     }
 }
 
+impl NamespaceSet {
+    /// The guard is in a process group of its own, so that what is typed at a terminal does not reach it.
+    fn start_guard(&self) -> Result<Child, CommandError> {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "netfold-guard", &self.prefix]).process_group(0);
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        guard.spawn().map_err(|error| CommandError { command: "sh".into(), message: error.to_string() })
+    }
+}
+
 impl Drop for NamespaceSet {
     fn drop(&mut self) {
         self.names.iter().for_each(|name| remove(name));
+        if let Some(mut guard) = self.guard.take() {
+            // Closes its input, and waits.
+            let _ = guard.wait();
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod raw;
 mod shared_switch;
 mod sharing;
 mod standby;
+mod star;
 mod statements;
 mod switch;
 mod testbed;

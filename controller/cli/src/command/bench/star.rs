@@ -7,6 +7,7 @@ use clap::Args;
 use netfold::{DType, ReduceOp};
 use netfold_measure::peers::Peers;
 use netfold_measure::star::{self, StarCollective, StarConfig, StarError, StarRow};
+use netfold_measure::wake;
 use serde::Serialize;
 
 use super::perf::{dtype, rate, reduction};
@@ -87,6 +88,8 @@ struct Compared<'a> {
     max_s: f64,
     against_best_peer: Option<f64>,
     of_plain: Option<f64>,
+    /// What it takes to wake a thread of this machine, before and after the star was measured.
+    wake_up_s: [f64; 2],
 }
 
 impl Star {
@@ -121,6 +124,7 @@ impl Star {
             let what = (self.datatype, self.op);
             let mut systems = star::systems(&peers, collective, what, self.confidential.is_some());
             systems.retain(|system| config.peers || !system.is_peer());
+            let before = wake_up()?;
             let bar = output.bar(1, "{spinner} {msg}");
             let rows = star::measure(&config, &peers, &systems, |turn| {
                 bar.set_message(turn.to_owned());
@@ -128,7 +132,7 @@ impl Star {
             });
             bar.finish_and_clear();
             let rows = rows.map_err(CliError::Star)?;
-            self.show(output, &config, &rows)?;
+            self.show(output, &config, &rows, [before, wake_up()?])?;
             all.push((config, rows));
         }
         if let Some(path) = &self.svg {
@@ -139,7 +143,13 @@ impl Star {
         if wrong > 0 { Err(CliError::Wrong { wrong }) } else { Ok(()) }
     }
 
-    fn show(&self, output: &Output, config: &StarConfig, rows: &[StarRow]) -> Result<(), CliError> {
+    fn show(
+        &self,
+        output: &Output,
+        config: &StarConfig,
+        rows: &[StarRow],
+        wake_up_s: [f64; 2],
+    ) -> Result<(), CliError> {
         let links = config.rate.map_or("unshaped".into(), |rate| format!("{} Mbit/s", rate / 1e6));
         let heading = format!(
             "{} of {} of {} on {} hosts, links {links}",
@@ -172,6 +182,7 @@ impl Star {
                 max_s: max,
                 against_best_peer: against,
                 of_plain,
+                wake_up_s,
             };
             output.event(&Tagged { event: "star", row: &compared })?;
             let percent = row.bound_share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
@@ -192,8 +203,16 @@ impl Star {
                 retransmitted
             ))?;
         }
+        let [before, after] = wake_up_s.map(|seconds| seconds * 1e6);
+        output.line(format_args!("# waking a thread took {before:.1} us before, {after:.1} us after"))?;
         Ok(())
     }
+}
+
+/// What it takes to wake a thread, in seconds.
+fn wake_up() -> Result<f64, CliError> {
+    let taken = wake::wake_up().map_err(|source| CliError::Spawn { name: "a thread".into(), source })?;
+    Ok(taken.as_secs_f64())
 }
 
 /// The best peer's median over this row's.

@@ -1,0 +1,45 @@
+//! `netfold bench star` that is killed.
+
+use std::path::Path;
+
+use netfold_testkit::namespace::{self, command};
+use netfold_testkit::wait::{eventually, poll};
+
+use crate::process::Process;
+
+/// Namespaces of a process's star.
+fn namespaces(owner: u32) -> Vec<String> {
+    let begin = format!("netfold-{owner}-");
+    let entries = std::fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&begin)).collect()
+}
+
+/// Processes in these namespaces.
+fn inside(namespaces: &[String]) -> Vec<u32> {
+    let pids = namespaces.iter().filter_map(|name| command(&format!("ip netns pids {name}")).ok());
+    pids.flat_map(|pids| pids.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_star_that_is_killed_leaves_no_namespace_and_no_process() {
+    if !namespace::available() {
+        return;
+    }
+    for signal in ["INT", "TERM", "KILL"] {
+        let mut star = Process::start(
+            "bench star --hosts 2 --unshaped --bytes 4K --iterations 10000000 --rounds 1 --no-peers",
+        );
+        let owner = star.id();
+        // The switch and both ranks.
+        let running = poll("a star at work", || {
+            let running = inside(&namespaces(owner));
+            (namespaces(owner).len() == 3 && running.len() >= 3).then_some(running)
+        });
+        star.signal(signal);
+        star.wait();
+        eventually(format_args!("no namespace after {signal}"), || namespaces(owner).is_empty());
+        let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        eventually(format_args!("no process after {signal}"), || !running.iter().any(lives));
+    }
+}
