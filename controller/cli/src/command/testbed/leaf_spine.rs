@@ -8,6 +8,7 @@ use netfold::Mode;
 use netfold_lab::leaf_spine::{
     self, FabricConfig, FabricReport, Fault, Leaf, Progress, TreePlacement, WorkerConfig,
 };
+use netfold_p4::profile::SLOTS_SOFTWARE;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -127,8 +128,9 @@ impl LeafSpine {
         if elements == 0 || elements > 1 << 28 {
             return Err(CliError::Usage("a tensor has 1 to 2^28 elements: change --bytes".into()));
         }
-        if !self.slots.is_power_of_two() || self.slots > 1024 {
-            return Err(CliError::Usage(format!("--slots {}: a power of two up to 1024", self.slots)));
+        if !self.slots.is_power_of_two() || self.slots > SLOTS_SOFTWARE {
+            let message = format!("--slots {}: a power of two up to {SLOTS_SOFTWARE}", self.slots);
+            return Err(CliError::Usage(message));
         }
         let config = FabricConfig {
             workers: self.workers,
