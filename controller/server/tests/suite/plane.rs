@@ -107,6 +107,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             ],
             members: vec![member(0, "leaf1"), member(1, "leaf1"), member(2, "leaf2"), member(3, "leaf2")],
         }],
+        groups: Vec::new(),
     }
 }
 
@@ -169,6 +170,7 @@ impl Plane {
                 first: place.first_slot,
                 slots: place.slots,
                 job: job.name.clone(),
+                group: String::new(),
                 tree: 0,
             })
             .collect();
@@ -201,6 +203,7 @@ impl Plane {
             at_ms: CHANGED_S * 1000 + self.events,
             kind,
             job,
+            group: String::new(),
             switch: None,
             epoch: None,
             reason: match kind {

@@ -102,6 +102,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();
     Box::new(PlaceRecord {
         name: name(number),
+        group: String::new(),
         tree: 0,
         spec: spec(),
         number: (number % 1000) as u16,
