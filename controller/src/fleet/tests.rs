@@ -122,8 +122,7 @@ fn queues_take_trees_in_turn() {
             authenticated: false,
         };
         let secret = fleet.ticket_key();
-        let (placement, ranges) =
-            fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret).unwrap();
+        let (placement, ranges) = fleet.reserve(&request, slots, &secret).unwrap();
         (placement.switches[0], placement, ranges)
     };
     let (a, first, _held) = place(16, 1, &[]);
@@ -190,7 +189,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             authenticated,
         };
         let secret = fleet.ticket_key();
-        match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1 }, &secret) {
+        match fleet.reserve(&request, 16, &secret) {
             Ok(_) => None,
             Err(Shortage::Route(none)) => Some(none.reason),
             Err(other) => panic!("{other}"),

@@ -1,5 +1,4 @@
 //! Groups of jobs: places of their own, listed and counted under their job, and ended with it.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
