@@ -66,7 +66,7 @@ impl Default for JobConfig {
             join_timeout: Duration::from_secs(30),
             congestion: CongestionAlgorithm::Dctcp,
             banding: Banding::default(),
-            sharing: Sharing::Elastic,
+            sharing: Sharing::Static,
             settle: Duration::from_secs(10),
         }
     }

@@ -7,7 +7,6 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         lane_words: 64,
         ports_max,
         groups_max,
-        entries: u32::MAX,
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
@@ -38,7 +37,7 @@ fn reserve(
         authenticated: false,
     };
     let secret = fleet.ticket_key();
-    fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret)
+    fleet.reserve(&request, slots, &secret)
 }
 
 #[test]
@@ -100,7 +99,6 @@ fn queues_take_trees_in_turn() {
         lane_words: 64,
         ports_max: 8,
         groups_max: 4,
-        entries: u32::MAX,
         udp_port: 1,
         sees_source: false,
         bounded_loss: false,

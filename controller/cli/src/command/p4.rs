@@ -219,9 +219,6 @@ struct ProfileOptions {
 impl ProfileOptions {
     /// The profile; `default_profile` if none is named.
     fn profile_or(&self, default_profile: Profile) -> Profile {
-        // What the software switch has code for, if nothing else is said.
-        let default_profile =
-            if self.datagram { Profile::software(default_profile.lane_words) } else { default_profile };
         let mut profile = self.profile.clone().unwrap_or(default_profile);
         let numbers = [
             (&mut profile.lane_words, self.lanes),
@@ -338,10 +335,6 @@ struct Overview {
     slots: u32,
     workers: u32,
     jobs: u32,
-    /// Jobs or process groups of 2 ranks that the tables hold.
-    jobs_of_2: u32,
-    /// The same of 4 ranks.
-    jobs_of_4: u32,
     state_bytes: u64,
     tables: Vec<Table>,
     registers: usize,
@@ -421,10 +414,6 @@ impl Info {
             overview.lane_words, overview.slots, overview.jobs, overview.workers
         ))?;
         output.line(format_args!(
-            "  tables for {} jobs or process groups of 2 ranks, {} of 4",
-            overview.jobs_of_2, overview.jobs_of_4
-        ))?;
-        output.line(format_args!(
             "  {} of state in {} registers, {} counters",
             human(overview.state_bytes),
             overview.registers,
@@ -478,8 +467,6 @@ fn overview(program: &Program, profile: &Profile) -> Overview {
         slots: profile.slots,
         workers: profile.workers,
         jobs: profile.jobs,
-        jobs_of_2: profile.jobs_of(2),
-        jobs_of_4: profile.jobs_of(4),
         // A target stores every cell in 32 bits.
         state_bytes: program
             .registers

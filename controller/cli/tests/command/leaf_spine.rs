@@ -22,7 +22,7 @@ fn a_job_on_two_trees_survives_the_loss_of_a_spine() {
     }
     // The two trees fill the leaves: the lost one can be placed again only because a lost switch keeps no slots at others.
     let mut fabric =
-        Process::start("testbed leaf-spine --workers 4 --bytes 384KiB --slots 4096 --operations 3");
+        Process::start("testbed leaf-spine --workers 4 --bytes 384KiB --slots 512 --operations 3");
     let built = fabric.event("fabric");
     assert_eq!(built["leaves"][1]["ranks"], serde_json::json!([2, 3]), "{built}");
     let report = fabric.event("leaf_spine");

@@ -15,7 +15,6 @@ mod failpoints;
 mod groups;
 mod jobs;
 mod leaf_spine;
-mod many_jobs;
 mod nic;
 mod observer;
 mod p4;

@@ -8,7 +8,6 @@ use netfold::Mode;
 use netfold_lab::leaf_spine::{
     self, FabricConfig, FabricReport, Fault, Leaf, Progress, TreePlacement, WorkerConfig,
 };
-use netfold_p4::profile::SLOTS_SOFTWARE;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -128,9 +127,8 @@ impl LeafSpine {
         if elements == 0 || elements > 1 << 28 {
             return Err(CliError::Usage("a tensor has 1 to 2^28 elements: change --bytes".into()));
         }
-        if !self.slots.is_power_of_two() || self.slots > SLOTS_SOFTWARE {
-            let message = format!("--slots {}: a power of two up to {SLOTS_SOFTWARE}", self.slots);
-            return Err(CliError::Usage(message));
+        if !self.slots.is_power_of_two() || self.slots > 1024 {
+            return Err(CliError::Usage(format!("--slots {}: a power of two up to 1024", self.slots)));
         }
         let config = FabricConfig {
             workers: self.workers,
