@@ -1,4 +1,5 @@
 //! Groups of jobs: places of their own, listed and counted under their job, and ended with it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::bench::{Bench, FLOOR, config};
 use crate::fake::Fake;
