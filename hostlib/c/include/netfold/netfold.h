@@ -569,7 +569,8 @@ netfold_result netfold_builder_set_stall_timeout(netfold_builder *builder, uint6
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
  */
-netfold_result netfold_builder_set_busy_poll(netfold_builder *builder, uint64_t time_us);
+netfold_result netfold_builder_set_busy_poll(netfold_builder *builder,
+                                             uint64_t time_us);
 
 /**
  * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
