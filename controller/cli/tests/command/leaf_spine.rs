@@ -55,7 +55,7 @@ fn an_interrupted_fabric_leaves_no_namespaces_or_processes() {
     fabric.event("fabric");
     assert_eq!(namespaces(fabric.id()).len(), 7, "four switches, two hosts, a controller");
     let children = children(fabric.id());
-    assert_eq!(children.len(), 6, "four switches, two workers");
+    assert_eq!(children.len(), 7, "four switches, two workers, the guard of the namespaces");
     fabric.signal("INT");
     assert_eq!(fabric.wait().code(), Some(130));
     assert_eq!(namespaces(fabric.id()), [""; 0]);
