@@ -141,7 +141,8 @@ impl Scene {
     fn submit(&mut self, input: &mut Input<'_>) {
         let mode = Mode::ALL[input.below(Mode::ALL.len())];
         let data_chunks = input.below(48) as u32;
-        let lane_op = if mode == Mode::I32 { LaneOp::ALL[input.below(LaneOp::ALL.len())] } else { LaneOp::Sum };
+        let lane_op =
+            if mode == Mode::I32 { LaneOp::ALL[input.below(LaneOp::ALL.len())] } else { LaneOp::Sum };
         let descriptor = Descriptor {
             collective: Collective::ALL[input.below(Collective::ALL.len())],
             dtype: DType::F32,
