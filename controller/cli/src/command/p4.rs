@@ -219,6 +219,9 @@ struct ProfileOptions {
 impl ProfileOptions {
     /// The profile; `default_profile` if none is named.
     fn profile_or(&self, default_profile: Profile) -> Profile {
+        // What the software switch has code for, if nothing else is given.
+        let default_profile =
+            if self.datagram { Profile::software(default_profile.lane_words) } else { default_profile };
         let mut profile = self.profile.clone().unwrap_or(default_profile);
         let numbers = [
             (&mut profile.lane_words, self.lanes),
