@@ -53,14 +53,12 @@ pub struct Profile {
     pub numerics: Numerics,
 }
 
-/// Most words per packet of a program for bmv2 with minima and maxima of packed elements: see [`Profile::for_bmv2`].
+/// Most words per packet of a program for bmv2 with operations on packed elements: see [`Profile::for_bmv2`].
 pub const PACKED_WORDS_MAX: u32 = 16;
 
 /// Lane operations of the profile [`Profile::hardware`].
-const HARDWARE_OPS: [LaneOp; 8] = {
-    use LaneOp::{And, Max, Min, Or, Sum, Sum8, Sum16, Xor};
-    [Sum, Min, Max, And, Or, Xor, Sum16, Sum8]
-};
+const HARDWARE_OPS: [LaneOp; 6] =
+    [LaneOp::Sum, LaneOp::Min, LaneOp::Max, LaneOp::And, LaneOp::Or, LaneOp::Xor];
 
 /// Maximum addresses for forwarding.
 pub const TRANSIT_MAX: u32 = 4096;
@@ -69,8 +67,8 @@ pub const TRANSIT_MAX: u32 = 4096;
 pub const SLOTS_DEFAULT: u32 = 1024;
 
 impl Profile {
-    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet. Without minima and maxima of packed elements, whose
-    /// expressions take p4c minutes to compile for bmv2.
+    /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet. Without operations on packed elements, whose
+    /// expressions take p4c longer to compile for bmv2 than all others: minima and maxima minutes.
     pub fn hardware() -> Self {
         Self {
             encapsulation: Encapsulation::Ethernet,
@@ -114,7 +112,7 @@ impl Profile {
         Self { numerics, ops: numerics.lane_ops().to_vec(), ..Self::software(lane_words) }
     }
 
-    /// The profile without the lane operations that p4c takes minutes to compile for bmv2: minima and maxima of packed elements, in more than
+    /// The profile without the lane operations that p4c takes long to compile for bmv2: those on packed elements, in more than
     /// [`PACKED_WORDS_MAX`] words.
     #[must_use]
     pub fn for_bmv2(mut self) -> Self {

@@ -32,7 +32,7 @@ pub fn named() -> Vec<NamedProfile> {
     vec![
         named(
             "hardware",
-            "any level of a tree, on Ethernet: 64 words per packet, all operations but packed min and max",
+            "any level of a tree, on Ethernet: 64 words per packet, all operations on whole words",
             hardware.clone(),
         ),
         named(

@@ -64,28 +64,32 @@ fn broadcast(comm: &Communicator) -> usize {
     wrong(&tensor, |index| value(1, index))
 }
 
-/// Runs a collective at a switch of its own, behind so much loss; bytes that the switch received and sent.
-fn bytes(loss: f64, run: Operation) -> (u64, u64) {
+/// Runs a collective at a switch of its own, behind so much loss; bytes that the switch received and sent, and packets that ranks retransmitted.
+fn bytes(loss: f64, run: Operation) -> (u64, u64, u64) {
     let lossy = move |io| Ok(Box::new(Faulty::new(io, FaultConfig::with_loss(7, loss))) as _);
     let switch = EmbeddedSwitch::builder().middleware(lossy).start().unwrap();
     let control = switch.control();
-    let wrong = on_all_ranks(WORLD, |rank| {
+    let outcomes = on_all_ranks(WORLD, |rank| {
         let builder = Communicator::builder().job("collectives").rank(rank).world_size(WORLD).slots(64);
         let builder = builder.mode(Mode::I32).stall_timeout(TIMEOUT).switch(control).unwrap();
         let comm = builder.connect().unwrap();
         let wrong = run(&comm);
+        let retransmitted = comm.stats().worker.retransmitted;
         comm.leave().unwrap();
-        wrong
+        (wrong, retransmitted)
     });
-    assert_eq!(wrong, [0; WORLD as usize]);
+    assert!(outcomes.iter().all(|(wrong, _)| *wrong == 0), "{outcomes:?}");
     let io = switch.stop().unwrap().io;
-    (io.rx_bytes, io.tx_bytes)
+    (io.rx_bytes, io.tx_bytes, outcomes.iter().map(|(_, retransmitted)| retransmitted).sum())
 }
 
 /// Most bytes that one tensor's lanes take, with headers, descriptors and the headers of those who send or receive no lanes.
 const ONE: u64 = 1_200_000;
 /// The same of the tensors of all ranks.
 const ALL: u64 = 4 * 1_100_000;
+
+/// Bytes of a datagram with lanes.
+const PACKET: u64 = 32 + 1408;
 
 #[test]
 fn each_collective_moves_the_bytes_that_it_needs() {
@@ -97,16 +101,17 @@ fn each_collective_moves_the_bytes_that_it_needs() {
         ("broadcast", broadcast, ONE, ALL),
     ];
     for (name, run, received_max, sent_max) in collectives {
-        let (received, sent) = bytes(0.0, run);
-        println!("{name}: {received} bytes received by the switch, {sent} sent");
-        assert!(received <= received_max && sent <= sent_max, "{name}: {received} and {sent} bytes");
-        let (received, sent) = bytes(0.01, run);
-        println!("{name} at 1 % loss: {received} bytes received by the switch, {sent} sent");
-        // A retransmission has lanes where its sender has any, and so does its reply where the sender is to receive them.
-        let most = |without_loss: u64| without_loss + without_loss / 10;
-        assert!(
-            received <= most(received_max) && sent <= most(sent_max),
-            "{name}: {received} and {sent} bytes"
-        );
+        for loss in [0.0, 0.01] {
+            let (received, sent, retransmitted) = bytes(loss, run);
+            println!(
+                "{name} at {loss} loss: {received} bytes received by the switch, {sent} sent, {retransmitted} retransmissions"
+            );
+            // A retransmission, whose number depends on how busy the machine is, has at most a packet's lanes, and so does its reply.
+            let again = PACKET * retransmitted;
+            assert!(
+                received <= received_max + again && sent <= sent_max + again,
+                "{name} at {loss} loss: {received} and {sent} bytes, {retransmitted} retransmissions"
+            );
+        }
     }
 }

@@ -54,8 +54,8 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(refused(AllReduceConfig { slots: 2048, ..short() }), "usage");
     let mut bench = AllReduceBench::new(short()).unwrap();
     assert!(matches!(bench.measure(3), Err(BenchError::Bytes(3))));
-    let mut bench = AllReduceBench::new(AllReduceConfig { op: ReduceOp::Max, ..short() }).unwrap();
-    assert!(matches!(bench.measure(4096), Err(BenchError::Job { .. })), "floats have no maximum");
+    let mut bench = AllReduceBench::new(AllReduceConfig { op: ReduceOp::Product, ..short() }).unwrap();
+    assert!(matches!(bench.measure(4096), Err(BenchError::Job { .. })), "no switch multiplies");
 }
 
 #[test]
