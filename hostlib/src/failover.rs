@@ -5,16 +5,23 @@
 //! themselves what no rank has, or not the only one that was to receive it, and do every later operation among themselves. Callers submit nothing again; failover shows in the
 //! communicator's [path](crate::Path) and in the log.
 
+use netfold_control::Refusal;
+
 use crate::error::Error;
 use crate::peers::{AGREEMENT_TIMEOUT, Peers};
 use crate::slot_positions::{OwnedChunk, Reconciliation, Repair, SlotPositions};
 use crate::tensors::{Tensors, all_reduce};
 
-/// Whether ranks may continue without the switch after this error.
+/// Whether ranks may continue without the switch after this error. Not when the job was ended by a command.
 pub(crate) fn allows_failover(error: &Error) -> bool {
     !matches!(
         error,
-        Error::Mismatch { .. } | Error::Closed | Error::Interrupted | Error::EngineFailed | Error::Thread(_)
+        Error::Mismatch { .. }
+            | Error::Closed
+            | Error::Interrupted
+            | Error::EngineFailed
+            | Error::Thread(_)
+            | Error::Refused { reason: Refusal::Ended, .. }
     )
 }
 

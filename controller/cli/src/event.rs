@@ -52,6 +52,8 @@ pub(crate) enum Event {
     Started { name: String, pid: u32 },
     /// The demo's training compared with its reference.
     Summary(Summary),
+    /// What a rank of `bench groups` has measured, for the process that started it.
+    GroupsRank(GroupsRank),
     /// The command failed.
     Error { kind: String, message: String },
 }
@@ -83,6 +85,31 @@ pub(crate) struct Listening {
     pub(crate) pipeline: String,
     /// What runs it: `generated` code or the `interpreter`; `none` if there is no pipeline yet.
     pub(crate) engine: String,
+}
+
+/// What a rank of `bench groups` has measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GroupsRank {
+    pub(crate) rank: u16,
+    /// Groups that it was in, and those of them whose data go through a switch.
+    pub(crate) groups: u32,
+    pub(crate) at_switch: u32,
+    /// Wrong elements.
+    pub(crate) wrong: u64,
+    /// Time until all groups were connected.
+    pub(crate) split_s: f64,
+    pub(crate) before: Held,
+    pub(crate) with_groups: Held,
+    pub(crate) after: Held,
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) threads: u64,
+    pub(crate) descriptors: u64,
+    /// Resident memory, in bytes.
+    pub(crate) memory: u64,
 }
 
 /// Address and core of a queue of a switch.

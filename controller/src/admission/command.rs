@@ -2,7 +2,7 @@
 
 use super::{Coordinator, Named, join};
 use crate::command::{Command, CommandError};
-use crate::jobs::JobEvent;
+use crate::jobs::{EndReason, JobEvent};
 use crate::message::Refused;
 use crate::policy::{Supply, leaves_others};
 use crate::record::{Change, JobName, JobRecord, JobSpec, JobState, TenantRecord};
@@ -167,7 +167,7 @@ impl Coordinator {
             if let Some(spec) = spec.filter(|_| own) {
                 self.remember_ended(&name, spec, &message);
             }
-            self.end_tree(tree, &message);
+            self.end_tree(tree, EndReason::Stopped { message: message.clone() });
         }
         self.changed("job", name.to_string(), "was ended");
         Ok(())

@@ -287,7 +287,7 @@ impl Coordinator {
     }
 
     /// Ends a running job: notifies the remaining members, frees the name, withdraws the place. A job that is ended, or has lost a worker, takes
-    /// its groups with it.
+    /// its groups with it: workers that are linked continue without the switch after a loss, in the job as in its groups.
     pub(super) fn end(&mut self, job: u16, reason: EndReason) {
         let Some(active) = self.active.get_mut(&job) else { return };
         let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
@@ -309,15 +309,15 @@ impl Coordinator {
             self.dismiss(id);
         }
         self.names.remove(&name);
-        let ends_groups = match &reason {
+        let of_groups = match &reason {
             EndReason::PeerLost { message, .. } => {
-                name.group.is_empty().then(|| format!("{message}: the job is over; start all workers again"))
+                Some(EndReason::Displaced { message: format!("{message}: the job's groups end with it") })
             }
-            EndReason::Stopped { message } => name.group.is_empty().then(|| message.clone()),
+            EndReason::Stopped { .. } => Some(reason.clone()),
             _ => None,
         };
-        if let Some(message) = ends_groups {
-            self.end_groups(&name.name, &message);
+        if let Some(reason) = of_groups.filter(|_| name.group.is_empty()) {
+            self.end_groups(&name.name, &reason);
         }
         self.remember_end(&name, &reason.to_string());
         let TreeName { name, group, .. } = name;
@@ -327,21 +327,21 @@ impl Coordinator {
     }
 
     /// Ends the groups of a job.
-    fn end_groups(&mut self, name: &JobName, message: &str) {
+    fn end_groups(&mut self, name: &JobName, reason: &EndReason) {
         let groups = self.trees_with_groups(name).filter(|(tree, _)| !tree.group.is_empty());
         for group in groups.map(|(_, named)| named).collect::<Vec<_>>() {
-            self.end_tree(group, message);
+            self.end_tree(group, reason.clone());
         }
     }
 
-    /// Ends a tree because a command ends its job, or because its job has ended; workers do not join it again.
-    pub(super) fn end_tree(&mut self, tree: Named, message: &str) {
-        let refused = || Refused::new(Refusal::Ended, message);
+    /// Ends a tree because a command ends its job, or because its job has ended. Workers that have not begun do not join it again.
+    pub(super) fn end_tree(&mut self, tree: Named, reason: EndReason) {
+        let refused = || Refused::new(Refusal::Ended, reason.to_string());
         match tree {
             Named::Forming(formation) => self.refuse_formation(formation, refused()),
             Named::Active(job) => match self.active[&job].phase {
                 TreePhase::Installing | TreePhase::Validating { .. } => self.abandon(job, refused()),
-                TreePhase::Running => self.end(job, EndReason::Stopped { message: message.to_owned() }),
+                TreePhase::Running => self.end(job, reason),
                 TreePhase::Cancelled | TreePhase::Closing { .. } => {}
             },
         }

@@ -46,9 +46,9 @@ impl ReceivedEvents {
         self.events
             .iter()
             .find_map(|event| match event {
-                SessionEvent::Refused { message, .. } | SessionEvent::PeerLost { message, .. } => {
-                    Some(message.as_str())
-                }
+                SessionEvent::Refused { message, .. }
+                | SessionEvent::PeerLost { message, .. }
+                | SessionEvent::SwitchLost { message } => Some(message.as_str()),
                 _ => None,
             })
             .unwrap_or_default()

@@ -85,9 +85,10 @@ fn a_job_that_loses_a_worker_or_is_ended_takes_its_groups_with_it() {
         let mut bench = bench();
         let job = start(&mut bench, ("train", ""), 4, 5000);
         let running = start(&mut bench, ("train", "tp"), 2, 5010);
-        let forming = ask(&mut bench, ("train", "dp"), 2, 5020);
         let other = start(&mut bench, ("other", ""), 2, 5030);
         let of_other = start(&mut bench, ("other", "tp"), 2, 5040);
+        // Last: tasks would start it.
+        let forming = ask(&mut bench, ("train", "dp"), 2, 5020);
         if ended {
             let name = JobName { tenant: String::new(), job: "train".into() };
             let command = Command::EndJob { name, message: "maintenance".into() };
@@ -97,7 +98,9 @@ fn a_job_that_loses_a_worker_or_is_ended_takes_its_groups_with_it() {
         }
         for id in running.iter().chain(&forming) {
             let received = &bench.received[id];
-            assert_eq!(received.refusal(), Some(Refusal::Ended), "ended: {ended}");
+            // Linked workers continue without the switch after a loss, and never after a command has ended their job.
+            let lost = !ended && running.contains(id);
+            assert_eq!(received.refusal(), (!lost).then_some(Refusal::Ended), "ended: {ended}");
             let why = if ended { "maintenance" } else { "rank 3 of job 'train'" };
             assert!(received.text().contains(why), "{}", received.text());
         }

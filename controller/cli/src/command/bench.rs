@@ -4,6 +4,7 @@ mod admission;
 mod all_reduce;
 mod congestion;
 mod fold;
+mod groups;
 mod host;
 mod io;
 mod masks;
@@ -39,6 +40,7 @@ enum What {
     AllReduce(all_reduce::AllReduce),
     Congestion(congestion::Congestion),
     Fold(fold::Fold),
+    Groups(groups::Groups),
     Host(host::Host),
     Io(io::Io),
     Masks(masks::Masks),
@@ -80,7 +82,11 @@ fn settings() -> Option<Settings> {
 impl Bench {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         // The command that started a child prints its own.
-        let child = matches!(&self.what, What::Perf(bench) if bench.is_child());
+        let child = match &self.what {
+            What::Perf(bench) => bench.is_child(),
+            What::Groups(bench) => bench.is_child(),
+            _ => false,
+        };
         if let Some(settings) = settings().filter(|_| !child) {
             output.precede_by(settings);
         }
@@ -89,6 +95,7 @@ impl Bench {
             What::AllReduce(bench) => bench.run(output),
             What::Congestion(bench) => bench.run(output),
             What::Fold(bench) => bench.run(output),
+            What::Groups(bench) => bench.run(output),
             What::Host(bench) => bench.run(output),
             What::Io(bench) => bench.run(output),
             What::Masks(bench) => bench.run(output),

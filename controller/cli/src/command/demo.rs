@@ -17,7 +17,7 @@ use crate::event::{Counters, Done, Epoch, Event, Listening};
 use crate::lifetime::Stop;
 use crate::output::Output;
 use crate::size;
-use children::{ChildEvent, Children};
+pub(super) use children::{ChildEvent, Children};
 use report::Report;
 
 /// Timeout of the children's next event.

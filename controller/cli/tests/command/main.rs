@@ -12,6 +12,7 @@ mod controller;
 mod demo;
 mod documentation;
 mod failpoints;
+mod groups;
 mod jobs;
 mod leaf_spine;
 mod nic;
