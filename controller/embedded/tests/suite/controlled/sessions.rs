@@ -93,6 +93,41 @@ fn work(comm: &netfold::Communicator, over: &AtomicBool) -> (usize, usize) {
     unreachable!("the loop has no end")
 }
 
+/// What a thread that disturbs a job knows of its ranks.
+#[derive(Default)]
+struct Ranks {
+    begun: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Ranks {
+    /// On every rank: all ranks have received their admissions. A rank that loses its own cannot enter the job that the others are in.
+    fn begin(&self, comm: &netfold::Communicator) {
+        comm.barrier().unwrap();
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all ranks have begun, or one has failed.
+    fn wait_until_begun(&self) {
+        while !self.begun.load(Ordering::Relaxed) && self.run() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn run(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends the wait of threads beside ranks that have ended or panicked.
+struct EndOnDrop<'a>(&'a Ranks);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_controller_that_fails_fifty_times_disturbs_no_job() {
     let seed = 5;
@@ -100,12 +135,11 @@ fn a_controller_that_fails_fifty_times_disturbs_no_job() {
     let mut rng = StdRng::seed_from_u64(seed);
     let switch = EmbeddedSwitch::builder().start().unwrap();
     let controller = TestController::start(vec![switch.control()], GRACE, None);
-    let over = AtomicBool::new(false);
+    let (over, ranks) = (AtomicBool::new(false), Ranks::default());
     let done = thread::scope(|scope| {
+        let _ended = EndOnDrop(&ranks);
         scope.spawn(|| {
-            while controller.admitted() < 3 {
-                thread::sleep(Duration::from_millis(1));
-            }
+            ranks.wait_until_begun();
             for _ in 0..50 {
                 let before = controller.resumed();
                 controller.fail();
@@ -114,7 +148,7 @@ fn a_controller_that_fails_fifty_times_disturbs_no_job() {
                 // Some failures come before all sessions are resumed.
                 let wanted = before + rng.random_range(0..4);
                 let restarted = Instant::now();
-                while controller.resumed() < wanted && restarted.elapsed() < GRACE / 2 {
+                while controller.resumed() < wanted && restarted.elapsed() < GRACE / 2 && ranks.run() {
                     thread::sleep(Duration::from_micros(200));
                 }
                 thread::sleep(Duration::from_micros(rng.random_range(0..20_000)));
@@ -126,6 +160,7 @@ fn a_controller_that_fails_fifty_times_disturbs_no_job() {
             controller.address(),
             |builder| builder,
             |comm| {
+                ranks.begin(&comm);
                 let done = work(&comm, &over);
                 let control = comm.stats().control;
                 assert!(control.breaks > 5 && control.switches_lost == 0, "{control:?}");
@@ -146,15 +181,14 @@ fn connections_that_break_at_random_disturb_no_job() {
         let mut rng = StdRng::seed_from_u64(seed);
         let switch = EmbeddedSwitch::builder().start().unwrap();
         let controller = TestController::start(vec![switch.control()], GRACE, None);
-        let over = AtomicBool::new(false);
+        let (over, ranks) = (AtomicBool::new(false), Ranks::default());
         let done = thread::scope(|scope| {
+            let _ended = EndOnDrop(&ranks);
             scope.spawn(|| {
-                while controller.admitted() < 2 {
-                    thread::sleep(Duration::from_millis(1));
-                }
+                ranks.wait_until_begun();
                 // On a loaded machine, until enough sessions were resumed.
                 let mut cuts = 0;
-                while cuts < 40 || controller.resumed() <= 5 {
+                while (cuts < 40 || controller.resumed() <= 5) && ranks.run() {
                     thread::sleep(Duration::from_micros(rng.random_range(0..20_000)));
                     controller.cut(rng.random_range(0..8));
                     cuts += 1;
@@ -166,6 +200,7 @@ fn connections_that_break_at_random_disturb_no_job() {
                 controller.address(),
                 |builder| builder,
                 |comm| {
+                    ranks.begin(&comm);
                     let done = work(&comm, &over);
                     comm.leave().unwrap();
                     done
