@@ -111,9 +111,9 @@ impl Config {
     pub fn new(epoch_floor: u32) -> Self {
         Self {
             epoch_floor,
-            sessions_max: 1024,
+            sessions_max: 4096,
             jobs_max: 64,
-            pending_joins_max: 512,
+            pending_joins_max: 2048,
             requests_max: 256,
             slots_min: 16,
             slots_max: 1 << 15,
@@ -149,6 +149,7 @@ impl Config {
             resume: Duration::from_millis(RESUME_MS),
             switch_timeout: Duration::from_millis(1500),
             tenants: true,
+            sharing: Sharing::Elastic,
             jobs_kept: 10_000,
             unix_s,
             ..Self::new(epoch_floor)

@@ -19,8 +19,11 @@ pub struct Limits {
     pub lane_words: u32,
     /// Ports that peers may be bound to: numbers `0..ports_max`.
     pub ports_max: u16,
-    /// Multicast groups: ids `1..=groups_max`. Every running job needs one.
+    /// Multicast groups: ids `1..=groups_max`. Every running job needs one, and one more at a switch below a parent.
     pub groups_max: u16,
+    /// Entries of its job table that jobs can use ([`netfold_p4::profile::entries_of_job`]).
+    #[serde(default)]
+    pub entries: u32,
     /// UDP port that the switch listens on for packets of the data path.
     pub udp_port: u16,
     /// Whether the pipeline sees a packet's IPv4 source address. If so, the job table matches it beside the port;

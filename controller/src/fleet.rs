@@ -3,7 +3,13 @@
 //! A [`Fleet`] records what is free at each switch. A [`Route`] chooses which switches a tree of a job is to use; the fleet
 //! takes what the tree needs at each of them, all or nothing.
 
+mod shortage;
+
+pub(crate) use shortage::cannot_authenticate;
+pub use shortage::{NoRoute, Shortage};
+
 use crate::driver::Limits;
+use crate::policy::portion;
 use crate::record::PlaceRecord;
 use crate::route::{
     self, ChosenTree, Edge, LinkState, NetworkState, RouteError, RouteRequest, SwitchAvailability,
@@ -12,9 +18,10 @@ use crate::route::{
 use crate::slots::{SlotAllocator, SlotRange};
 use crate::ticket::TicketKey;
 use crate::topology::{Link, Member, SwitchId, Topology};
-use crate::tree::{Shape, Site, TreeError, TreeJob, TreePlan};
+use crate::tree::{Shape, Site, SwitchPlan, TreeError, TreeJob, TreePlan};
 use bitvec::vec::BitVec;
 use netfold_control::{Numerics, Refusal};
+use netfold_p4::profile::entries_of_job;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cmp::Reverse;
@@ -94,6 +101,17 @@ pub struct TreeRequest<'a> {
     pub authenticated: bool,
 }
 
+/// How many slots a tree is to be given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// At most, a power of two.
+    pub(crate) most: u32,
+    /// At least, a power of two.
+    pub(crate) fewest: u32,
+    /// Of the free slots of a switch at most one in so many, unless that is less than [`Self::fewest`].
+    pub(crate) of_free: u32,
+}
+
 /// What there is at the moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Loads<'a> {
@@ -101,16 +119,6 @@ pub struct Loads<'a> {
     pub switches: &'a [SwitchState],
     /// Trees over each link of the fleet.
     pub links: &'a [u64],
-}
-
-/// No tree reaches all workers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct NoRoute {
-    /// As it is sent to workers.
-    pub reason: Refusal,
-    /// Why, and what to do.
-    pub message: String,
 }
 
 /// Chooses the switches of trees. Switches and links are numbered as those of the fleet are.
@@ -247,66 +255,6 @@ impl Placement {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HeldRanges(Vec<SlotRange>);
 
-/// What there is not enough of.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Shortage {
-    /// No aligned range of the least acceptable size at some switch.
-    #[error(
-        "no aligned range of {least} slots is free at {switch} ({free} of {capacity} slots are): end another job, request for fewer slots, or start the switch with more"
-    )]
-    Slots {
-        /// The switch's name.
-        switch: String,
-        /// Least number of slots that would do.
-        least: u32,
-        /// Free slots.
-        free: u32,
-        /// Slots in all.
-        capacity: u32,
-    },
-    /// Too few free ports in a row.
-    #[error(
-        "{switch} has {free} free ports and the job needs {need} in a row: end another job or start the switch with more ports"
-    )]
-    Ports {
-        /// The switch's name.
-        switch: String,
-        /// Free ports.
-        free: usize,
-        /// Ports needed.
-        need: usize,
-    },
-    /// No free multicast group or job number.
-    #[error("{0} has no multicast group left: end another job")]
-    Groups(String),
-    /// The tenant has more than its share, and what is left is kept for others.
-    #[error(
-        "tenant '{tenant}' has {held} of {all} {what}, and what is left is kept for other tenants: end another of its jobs"
-    )]
-    Kept {
-        /// The tenant.
-        tenant: String,
-        /// What there is too little of, and where.
-        what: String,
-        /// How many of them the tenant has.
-        held: u32,
-        /// How many there are.
-        all: u32,
-    },
-    /// The UDP endpoint is still bound for a job that is being withdrawn.
-    #[error("{0} is still bound for an earlier job: wait a moment or use another UDP port")]
-    Address(SocketAddr),
-    /// Epoch numbers are used up.
-    #[error("all epoch numbers are used up: restart the switch and its controller")]
-    Epochs,
-    /// No tree reaches all workers.
-    #[error(transparent)]
-    Route(#[from] NoRoute),
-    /// The tree that was chosen cannot be: a fault of the topology.
-    #[error("the tree that was chosen cannot be: {0}")]
-    Tree(#[from] TreeError),
-}
-
 struct Switch {
     info: SwitchInfo,
     /// Why it is down; `None` while it is up.
@@ -315,6 +263,19 @@ struct Switch {
     slots: SlotAllocator,
     ports: BitVec,
     groups: BitVec,
+    /// Entries of the job table that jobs hold.
+    entries: u32,
+}
+
+impl Switch {
+    fn entries_free(&self) -> u32 {
+        self.info.limits.entries.saturating_sub(self.entries)
+    }
+}
+
+/// Entries of the job table that a job holds at a switch.
+fn entries_of(limits: &Limits, place: &SwitchPlan) -> u32 {
+    entries_of_job(place.children.len() as u32, place.node.parent.is_some(), limits.bounded_loss)
 }
 
 /// Allocator of all that jobs share.
@@ -339,6 +300,7 @@ impl Fleet {
             slots: SlotAllocator::new(info.limits.slots),
             ports: BitVec::repeat(false, usize::from(info.limits.ports_max)),
             groups: BitVec::repeat(false, usize::from(info.limits.groups_max)),
+            entries: 0,
             down: None,
             drained: false,
             info,
@@ -469,17 +431,22 @@ impl Fleet {
         ]
     }
 
+    /// Entries of a switch's job table: those in use and all.
+    pub(crate) fn entries_used(&self, switch: usize) -> (u32, u32) {
+        (self.switches[switch].entries, self.switches[switch].info.limits.entries)
+    }
+
     /// A new key for the resume tickets of a place.
     pub(crate) fn ticket_key(&mut self) -> TicketKey {
         TicketKey::generate(&mut self.keys)
     }
 
-    /// Reserves a place for a tree of a job, all or nothing: at most `wanted` slots, and at least those of the wish. The keys of authenticated
-    /// packets are derived from `secret`.
+    /// Reserves a place for a tree of a job, all or nothing: at least the slots of the request, unless it is to have fewer. The keys of
+    /// authenticated packets are derived from `secret`.
     pub(crate) fn reserve(
         &mut self,
         request: &TreeRequest<'_>,
-        wanted: u32,
+        wanted: Wanted,
         secret: &TicketKey,
     ) -> Result<(Placement, HeldRanges), Shortage> {
         if let Some(peer) = request.members.iter().find(|peer| self.peers.contains(peer)) {
@@ -593,10 +560,12 @@ impl Fleet {
     }
 
     /// The largest power of two of slots that every switch has an aligned range of.
-    fn largest(&self, chosen: &ChosenTree, wanted: u32, least: u32) -> Result<u32, Shortage> {
-        let mut slots = wanted;
+    fn largest(&self, chosen: &ChosenTree, wanted: Wanted, least: u32) -> Result<u32, Shortage> {
+        let mut slots = wanted.most;
         for switch in &chosen.switches {
             let Switch { slots: free, info, .. } = &self.switches[switch.index()];
+            slots = portion(slots, wanted.fewest, free.free_slots(), wanted.of_free);
+            let least = least.min(slots);
             slots = free.largest(slots, least).ok_or_else(|| Shortage::Slots {
                 switch: self.called(&info.name),
                 least,
@@ -619,9 +588,14 @@ impl Fleet {
         chosen.shape.above.iter().flatten().for_each(|above| children[*above] += 1);
         let mut sites = Vec::with_capacity(chosen.switches.len());
         for (index, switch) in chosen.switches.iter().enumerate() {
-            let Switch { info, slots: free, ports, groups, .. } = &self.switches[switch.index()];
+            let at = &self.switches[switch.index()];
+            let Switch { info, slots: free, ports, groups, .. } = at;
             let name = || self.called(&info.name);
             let has_parent = usize::from(chosen.shape.above[index].is_some());
+            let need = entries_of_job(children[index] as u32, has_parent > 0, info.limits.bounded_loss);
+            if need > at.entries_free() {
+                return Err(Shortage::Entries { switch: name(), free: at.entries_free(), need });
+            }
             let need = children[index] + has_parent;
             let first_port = run(ports, need).ok_or_else(|| Shortage::Ports {
                 switch: name(),
@@ -660,7 +634,8 @@ impl Fleet {
             }
         }
         for (&switch, place) in placement.switches.iter().zip(placement.plan.switch_plans()) {
-            let Switch { ports, groups, .. } = &mut self.switches[switch];
+            let Switch { info, ports, groups, entries, .. } = &mut self.switches[switch];
+            *entries = entries.saturating_add(entries_of(&info.limits, place));
             place.ports.iter().for_each(|at| ports.set(usize::from(at.port), true));
             place.groups.iter().for_each(|group| groups.set(usize::from(group.group) - 1, true));
         }
@@ -689,7 +664,8 @@ impl Fleet {
         for (index, (&switch, place)) in
             placement.switches.iter().zip(placement.plan.switch_plans()).enumerate()
         {
-            let Switch { ports, groups, .. } = &mut self.switches[switch];
+            let Switch { info, ports, groups, entries, .. } = &mut self.switches[switch];
+            *entries = entries.saturating_sub(entries_of(&info.limits, place));
             let held = place.ports.iter().filter(|at| !gone.contains(&(index, at.port)));
             held.for_each(|at| ports.set(usize::from(at.port), false));
             place.groups.iter().for_each(|group| groups.set(usize::from(group.group) - 1, false));
@@ -718,17 +694,10 @@ impl Fleet {
             switch.slots.free_slots() == switch.slots.capacity()
                 && switch.ports.not_any()
                 && switch.groups.not_any()
+                && switch.entries == 0
         };
         self.switches.iter().all(unused) && self.jobs.is_empty() && self.peers.is_empty()
     }
-}
-
-/// Why a switch has no authenticated jobs, and what to do.
-pub(crate) fn cannot_authenticate(switch: &str) -> String {
-    format!(
-        "{switch} does not authenticate packets: it is no software switch, or would be sent the keys in clear text (give it `tls` in the \
-         topology); use another switch, or start all workers without authenticated packets"
-    )
 }
 
 fn place(

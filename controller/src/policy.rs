@@ -48,7 +48,7 @@ pub use elastic::Elastic;
 pub use fit::{Fit, Reallocation, RunningJob, fit, growth};
 pub use fixed::Fixed;
 pub use preempt::Preempt;
-pub use quota::{Supply, leaves_others, within};
+pub use quota::{FirstGrant, Supply, leaves_others, portion, within};
 pub use spill::Spill;
 
 use netfold_control::Refusal;

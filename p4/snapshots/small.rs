@@ -56,7 +56,7 @@ static JOB: rt::TableInfo = rt::TableInfo {
 /// in-network all-reduce: 16 word lanes of 32 bits, 4 slots x 2 sets, up to 2 children.
 pub(super) struct Program {
     cells8: Box<[Cells8]>,
-    sum: Box<[[u32; LANES]]>,
+    sum: rt::LaneRegister<u32, LANES>,
     packets: [u64; 15],
     answers: [u64; 2],
     job: rt::Table<2, JobAction>,
@@ -68,7 +68,7 @@ impl Program {
     pub(super) fn new() -> Self {
         Self {
             cells8: vec![Cells8::default(); 8].into_boxed_slice(),
-            sum: vec![[0; LANES]; 8].into_boxed_slice(),
+            sum: rt::LaneRegister::new(8),
             packets: [0; 15],
             answers: [0; 2],
             job: rt::Table::new(&JOB, job_action(0x01000003, &[5])),

@@ -64,6 +64,16 @@ pub struct Estimate {
     pub entries: u32,
     /// Maximum slots that would fit, a power of two.
     pub slots_max: u32,
+    /// Workers of a job, at most.
+    pub workers: u32,
+    /// Jobs of so many workers that the tables hold.
+    pub jobs: u32,
+    /// Maximum such jobs that would fit.
+    pub jobs_max: u32,
+    /// Jobs or process groups of 2 ranks that the tables hold.
+    pub jobs_of_2: u32,
+    /// Jobs or process groups of 4 ranks that the tables hold.
+    pub jobs_of_4: u32,
     /// Pipes that a packet passes.
     pub pipes: u32,
     /// Passes of a packet that does not complete its slot.
@@ -153,6 +163,11 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         elements_bfp16: words * 2,
         entries,
         slots_max,
+        workers: profile.workers,
+        jobs: profile.jobs,
+        jobs_max: layout.jobs_max(profile),
+        jobs_of_2: profile.jobs_of(2),
+        jobs_of_4: profile.jobs_of(4),
         pipes,
         passes,
         passes_last,
@@ -192,11 +207,18 @@ fn fit(layout: &PipeLayout<'_>, profile: &Profile, entries: u32) -> Result<Fit, 
     if stages > limits.stages {
         return Err((format!("{stages} stages"), format!("a pipe has {}", limits.stages)));
     }
-    let tcam_blocks = layout.tcam_blocks() + TCAM_CHECKS;
+    let tcam_blocks = layout.tcam_blocks(profile.job_table_size()) + TCAM_CHECKS;
     if tcam_blocks > limits.tcam_blocks {
+        let (workers, most) = (profile.workers, layout.jobs_max(profile));
+        let remedy = match most {
+            0 => format!("no job of {workers} workers fits; use fewer workers"),
+            _ => {
+                format!("at most {most} jobs of {workers} workers; use fewer jobs (--jobs {most}) or workers")
+            }
+        };
         return Err((
             format!("{} entries of table 'job' ({tcam_blocks} TCAM blocks)", profile.job_table_size()),
-            format!("a stage has {}; use fewer jobs or workers", limits.tcam_blocks),
+            format!("a stage has {}: {remedy}", limits.tcam_blocks),
         ));
     }
     let containers = layout.containers();
@@ -337,15 +359,24 @@ impl PipeLayout<'_> {
         }
     }
 
-    /// TCAM blocks of the job table: 44 bits wide, 512 entries deep.
-    fn tcam_blocks(&self) -> u32 {
+    /// Most jobs of the profile's workers whose entries fit the job table's stage; 0 if none does.
+    fn jobs_max(&self, profile: &Profile) -> u32 {
+        let fits = |jobs: &u32| {
+            let size = Profile { jobs: *jobs, ..profile.clone() }.job_table_size();
+            self.tcam_blocks(size) + TCAM_CHECKS <= self.limits.tcam_blocks
+        };
+        (1..=crate::profile::JOBS_MAX).rev().find(fits).unwrap_or(0)
+    }
+
+    /// TCAM blocks of a job table of so many entries: 44 bits wide, 512 entries deep.
+    fn tcam_blocks(&self, entries: u32) -> u32 {
         let Some(table) = self.program.tables.first() else { return 0 };
         // The ingress port has 9 bits here.
         let bits = table.keys.iter().map(|key| match key.name.as_str() {
             "port" => 9,
             _ => crate::check::width(self.program, &key.value, &[], &[]),
         });
-        bits.sum::<u32>().div_ceil(44) * table.size.div_ceil(512)
+        bits.sum::<u32>().div_ceil(44) * entries.div_ceil(512)
     }
 
     /// Containers by size: each 32-bit word needs one of 32 bits, or two of 16 where these run out, and so on to 8;
@@ -393,6 +424,12 @@ mod tests {
         assert_eq!(found.slots_max, 8192);
         assert_eq!(found.rams_per_stage, 20);
         assert_eq!(found.register_actions, 4);
+        // 1,932 entries: 161 for a job of 32 workers, 11 for one of 2, 21 for one of 4; the next 512 take blocks that the stage does not have.
+        assert_eq!((found.jobs, found.jobs_max, found.jobs_of_2, found.jobs_of_4), (12, 15, 175, 92));
+        let most = Profile { jobs: found.jobs_max, ..profile.clone() };
+        assert!(estimate(&most, Chip::Tofino1).is_ok());
+        let more = Profile { jobs: found.jobs_max + 1, ..profile.clone() };
+        assert!(estimate(&more, Chip::Tofino1).is_err());
         let small = estimate(&Profile { lane_words: 32, workers: 16, ..profile.clone() }, Chip::Tofino1)
             .expect("half the words");
         assert_eq!(small.stages, 8);
@@ -421,6 +458,7 @@ mod tests {
         assert!(ops.construct.contains("5 register actions"), "{ops}");
         let jobs = refused(|p| p.jobs = 64, Chip::Tofino1);
         assert!(jobs.construct.contains("job") && jobs.limit.contains("24"), "{jobs}");
+        assert!(jobs.limit.contains("--jobs "), "{jobs}");
         let tree = refused(|p| p.hierarchy = true, Chip::Tofino1);
         assert!(tree.construct.contains("hierarchy"), "{tree}");
     }

@@ -25,7 +25,7 @@ pub struct Profile {
     pub lane_words: u32,
     /// Slots of the whole switch, a power of two up to 2^15; each has two sets.
     pub slots: u32,
-    /// Jobs that can be admitted at once.
+    /// Jobs of [`Self::workers`] children that can be admitted at once.
     pub jobs: u32,
     /// Children of one level, 1 to 32.
     pub workers: u32,
@@ -60,11 +60,32 @@ pub const PACKED_WORDS_MAX: u32 = 16;
 const HARDWARE_OPS: [LaneOp; 6] =
     [LaneOp::Sum, LaneOp::Min, LaneOp::Max, LaneOp::And, LaneOp::Or, LaneOp::Xor];
 
+/// Ports that a controller gives to peers at one switch, at most: numbers below this. The software switch has one more, for its controller.
+const PORTS_MAX: u16 = 4094;
+
+/// Multicast groups that a controller uses at one switch, at most.
+const GROUPS_MAX: u16 = 2048;
+
+/// Entries of the job table that a job takes at a switch, at most: five per child, one more where children may close slots, five for its parent if
+/// it has one there, and one.
+pub const fn entries_of_job(children: u32, parent: bool, bounded_loss: bool) -> u32 {
+    (5 + bounded_loss as u32) * children + 5 * parent as u32 + 1
+}
+
 /// Maximum addresses for forwarding.
 pub const TRANSIT_MAX: u32 = 4096;
 
-/// Default slots of a switch.
-pub const SLOTS_DEFAULT: u32 = 1024;
+/// Slots of a hardware-shaped program.
+const SLOTS_HARDWARE: u32 = 1024;
+
+/// Slots of the software switch.
+pub const SLOTS_SOFTWARE: u32 = 8192;
+
+/// Most jobs of a profile.
+pub const JOBS_MAX: u32 = 1024;
+
+/// Jobs of the software switch.
+pub const JOBS_SOFTWARE: u32 = JOBS_MAX;
 
 impl Profile {
     /// The profile of a hardware-shaped program: 64 lanes (256 bytes) per packet. Without operations on packed elements, whose
@@ -73,7 +94,7 @@ impl Profile {
         Self {
             encapsulation: Encapsulation::Ethernet,
             lane_words: 64,
-            slots: SLOTS_DEFAULT,
+            slots: SLOTS_HARDWARE,
             jobs: 16,
             workers: CHILDREN_MAX as u32,
             ops: HARDWARE_OPS.to_vec(),
@@ -101,10 +122,18 @@ impl Profile {
         }
     }
 
-    /// The profile of the software switch on transports that handle the outer headers.
+    /// The profile of the software switch on transports that handle the outer headers. Its tables are hash maps, and memory of slots and entries
+    /// that no job has used is not touched; so it has as many of both as hundreds of jobs need.
     pub fn software(lane_words: u32) -> Self {
-        let ops = Numerics::Word.lane_ops().to_vec();
-        Self { encapsulation: Encapsulation::Datagram, lane_words, ecn_depth: 0, ops, ..Self::hardware() }
+        Self {
+            encapsulation: Encapsulation::Datagram,
+            lane_words,
+            slots: SLOTS_SOFTWARE,
+            jobs: JOBS_SOFTWARE,
+            ecn_depth: 0,
+            ops: Numerics::Word.lane_ops().to_vec(),
+            ..Self::hardware()
+        }
     }
 
     /// The profile of the software switch with other numerics than words.
@@ -145,7 +174,7 @@ impl Profile {
         if !self.slots.is_power_of_two() || self.slots > 1 << 15 {
             return bad("slots", self.slots, "a power of two up to 32768");
         }
-        if !(1..=1024).contains(&self.jobs) {
+        if !(1..=JOBS_MAX).contains(&self.jobs) {
             return bad("jobs", self.jobs, "1 to 1024");
         }
         if !(1..=CHILDREN_MAX as u32).contains(&self.workers) {
@@ -189,11 +218,34 @@ impl Profile {
         Ok(())
     }
 
-    /// Entries of the job table: five per child, one more where children may close slots, five for a job's parent, one per job,
-    /// and two for the controller.
+    /// Entries of the job table: as many as [`Self::jobs`] jobs of [`Self::workers`] children below a parent take, and two for the controller. More
+    /// jobs fit if they have fewer children ([`Self::jobs_of`]).
     pub const fn job_table_size(&self) -> u32 {
-        let child = 5 + self.bounded_loss as u32;
-        self.jobs * (child * self.workers + 5 * self.hierarchy as u32 + 1) + 2
+        self.entries() + 2
+    }
+
+    /// Entries of the job table that jobs can use.
+    pub const fn entries(&self) -> u32 {
+        self.jobs * entries_of_job(self.workers, self.hierarchy, self.bounded_loss)
+    }
+
+    /// Ports that a controller can give to children and parents of jobs: numbers below this.
+    pub const fn ports(&self) -> u16 {
+        let children = self.jobs * self.workers;
+        if children < PORTS_MAX as u32 { children as u16 } else { PORTS_MAX }
+    }
+
+    /// Multicast groups that a controller uses, from 1 on: one for each job that the tables hold, and one more for each below a parent.
+    pub const fn groups(&self) -> u16 {
+        let jobs = self.entries() / entries_of_job(1, false, self.bounded_loss);
+        if jobs < GROUPS_MAX as u32 { jobs as u16 } else { GROUPS_MAX }
+    }
+
+    /// Jobs, or process groups, of so many ranks, 1 or more, that the tables hold at once at a switch without a parent.
+    pub fn jobs_of(&self, ranks: u32) -> u32 {
+        let ranks = ranks.max(1);
+        let by_entries = self.entries() / entries_of_job(ranks, false, self.bounded_loss);
+        by_entries.min(u32::from(self.ports()) / ranks).min(self.groups().into())
     }
 
     /// Entries of the table of addresses: one per child, and one for a job's parent.

@@ -229,7 +229,7 @@ impl Generator<'_> {
             self.w.line(format!("cells{size}: Box<[Cells{size}]>,"));
         }
         for (register, bits) in lane_registers(self.p) {
-            self.w.line(format!("{}: Box<[[{}; LANES]]>,", register.name, native(bits)));
+            self.w.line(format!("{}: rt::LaneRegister<{}, LANES>,", register.name, native(bits)));
         }
         for counter in &self.p.counters {
             self.w.line(format!("{}: [u64; {}],", counter.name, counter.size));
@@ -249,8 +249,7 @@ impl Generator<'_> {
             self.w.line(format!("cells{size}: vec![Cells{size}::default(); {size}].into_boxed_slice(),"));
         }
         for (register, _) in lane_registers(self.p) {
-            self.w
-                .line(format!("{}: vec![[0; LANES]; {}].into_boxed_slice(),", register.name, register.size));
+            self.w.line(format!("{}: rt::LaneRegister::new({}),", register.name, register.size));
         }
         for counter in &self.p.counters {
             self.w.line(format!("{}: [0; {}],", counter.name, counter.size));

@@ -79,6 +79,9 @@ pub(crate) enum CliError {
     /// Packet I/O could not be measured.
     #[error("cannot measure packet I/O")]
     IoBench(#[source] Box<IoBenchError>),
+    /// Jobs could not be measured.
+    #[error(transparent)]
+    Jobs(#[from] netfold_measure::jobs::JobsError),
     /// Admission could not be measured.
     #[error("cannot measure admission")]
     Admission(#[source] Box<AdmissionError>),
@@ -208,6 +211,7 @@ impl CliError {
             #[cfg(feature = "testbed")]
             Self::Unmet { .. } => "unmet",
             Self::Admission(_) | Self::IoBench(_) => "bench",
+            Self::Jobs(error) => error.kind(),
             #[cfg(feature = "testbed")]
             Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
             Self::Spawn { .. } => "spawn",

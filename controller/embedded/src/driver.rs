@@ -9,8 +9,8 @@ use netfold_p4::profile::Numerics;
 use netfold_switch::{Core, Handle};
 use netfold_wire::JobKeys;
 
-/// Ports that workers may be bound to; the switch keeps the highest number for the control plane's own packets.
-pub const PORTS_MAX: u16 = 1024;
+/// Ports that workers may be bound to: numbers below this. The switch keeps the highest number of all for the control plane's own packets.
+pub const PORTS_MAX: u16 = netfold_switch::switch::PORTS_MAX + 1;
 
 /// Controls a switch in this process. Its thread executes calls between bursts; they block until executed.
 pub struct LocalDriver {

@@ -27,7 +27,9 @@ pub(crate) struct QueueFactory {
     pub(crate) middleware: Option<Middleware>,
     /// Egress queues of each queue's ports, if configured.
     pub(crate) egress: Option<QueueConfig>,
-    /// Slots that the control port allocates; `None` without a control port.
+    /// Whether there is a control port.
+    pub(crate) controlled: bool,
+    /// Slots that the control port allocates; `None`: all.
     pub(crate) slots: Option<u32>,
     /// DSCP of packets by class.
     pub(crate) dscp: Dscp,
@@ -105,7 +107,7 @@ impl QueueFactory {
     fn make(&mut self, index: usize) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
         let pipeline = (self.program)()?;
         let info = pipeline.info().clone();
-        if let Some(slots) = self.slots
+        if let Some(slots) = self.slots.filter(|_| self.controlled)
             && (!slots.is_power_of_two() || slots > info.entries / 2)
         {
             return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
@@ -126,9 +128,9 @@ impl QueueFactory {
             Some(wrap) => wrap(io).map_err(EmbeddedError::Middleware)?,
             None => io,
         };
-        let switch = match self.slots {
-            None => Switch::bare(pipeline, io),
-            Some(_) => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
+        let switch = match self.controlled {
+            false => Switch::bare(pipeline, io),
+            true => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
         };
         let switch = match &self.egress {
             Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,

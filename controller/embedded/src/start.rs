@@ -11,7 +11,7 @@ use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
 use netfold_listener::ListenerCounters;
-use netfold_p4::profile::{Numerics, Profile, SLOTS_DEFAULT};
+use netfold_p4::profile::{JOBS_SOFTWARE, Numerics, Profile};
 use netfold_switch::switch::GROUPS_MAX;
 use netfold_switch::{Core, Handle, Pipeline, PipelineInfo, QueueConfig, SwitchCounters, numeric_pipeline};
 use netfold_wire::{Dscp, TAG_LEN, header};
@@ -37,7 +37,7 @@ pub struct Builder {
     payload: u32,
     numerics: Numerics,
     program: Option<Program>,
-    slots: u32,
+    slots: Option<u32>,
     queues: usize,
     cores: Cores,
     /// Whether there is a control port.
@@ -100,10 +100,10 @@ impl Builder {
         self
     }
 
-    /// Slots of each queue that jobs can use, a power of two. Default 1024.
+    /// Slots of each queue that jobs can use, a power of two. Default: all that the pipeline has, 8,192 if it is a generated one.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
-        self.slots = slots;
+        self.slots = Some(slots);
         self
     }
 
@@ -258,7 +258,8 @@ impl Builder {
             open: std::mem::replace(&mut self.open, over_udp()),
             middleware: self.middleware.take(),
             egress: self.egress.take(),
-            slots: self.controlled.then_some(self.slots),
+            controlled: self.controlled,
+            slots: self.slots,
             dscp: self.dscp,
             listen: (0..self.queues)
                 .map(|index| SocketAddr::new(self.listen.ip(), port_of(self.listen.port(), index)))
@@ -278,8 +279,7 @@ impl Builder {
             config.join_timeout = self.join_timeout;
             config.congestion = self.congestion;
             // Each queue has tables of its own.
-            let jobs = queues.iter().map(|queue| Profile::software(queue.info.lane_words).jobs as usize);
-            config.jobs_max = jobs.sum();
+            config.jobs_max = JOBS_SOFTWARE as usize * queues.len();
             let mut plane = Plane::queues(queues.iter().map(|queue| self.driver(queue)).collect());
             for (switch, queue) in plane.switches.iter_mut().zip(queues).filter(|_| separate) {
                 switch.data = Some(queue.data);
@@ -299,10 +299,11 @@ impl Builder {
         // A switch that has stopped has no jobs.
         let longest = queue.handle.call(|core| core.datagram_len_max()).unwrap_or(0);
         let limits = Limits {
-            slots: self.slots,
+            slots: self.slots.unwrap_or(queue.info.entries / 2),
             lane_words: queue.info.lane_words,
             ports_max: PORTS_MAX,
             groups_max: GROUPS_MAX as u16,
+            entries: Profile::software(queue.info.lane_words).entries(),
             udp_port: queue.data.port(),
             sees_source: false,
             bounded_loss: queue.info.bounded_loss,
@@ -361,7 +362,7 @@ impl EmbeddedSwitch {
             payload: PAYLOAD_DEFAULT,
             numerics: Numerics::Word,
             program: None,
-            slots: SLOTS_DEFAULT,
+            slots: None,
             queues: 1,
             cores: Cores::default(),
             controlled: true,

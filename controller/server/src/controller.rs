@@ -66,7 +66,7 @@ impl Default for JobConfig {
             join_timeout: Duration::from_secs(30),
             congestion: CongestionAlgorithm::Dctcp,
             banding: Banding::default(),
-            sharing: Sharing::Static,
+            sharing: Sharing::Elastic,
             settle: Duration::from_secs(10),
         }
     }

@@ -7,7 +7,9 @@ use crate::jobs::{FormingTree, Owner, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::{Supply, leaves_others};
 use crate::record::TenantRecord;
+use crate::tree::SwitchPlan;
 use netfold_control::Refusal;
+use netfold_p4::profile::entries_of_job;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,8 +86,8 @@ impl Coordinator {
         (most != owner && amount.saturating_sub(weight(job)) >= wanted).then_some(*formation)
     }
 
-    /// Whether a placement, which was taken already, leaves to other tenants what is theirs of ports and groups at each of its switches, and of
-    /// jobs. Table entries are as many as ports and jobs allow.
+    /// Whether a placement, which was taken already, leaves to other tenants what is theirs of ports, groups and table entries at each of its
+    /// switches, and of jobs.
     ///
     /// # Errors
     /// [`Shortage::Kept`] for the first that the placement does not leave.
@@ -107,20 +109,24 @@ impl Coordinator {
             return kept(jobs, "jobs that may run".into());
         }
         for (&switch, site) in placement.switches.iter().zip(placement.plan.switch_plans()) {
+            let limits = self.fleet.info(switch).limits;
             let at = |placement: &Arc<Placement>| {
                 let mut sites = placement.switches.iter().zip(placement.plan.switch_plans());
                 let site = sites.find(|(at, _)| **at == switch);
-                site.map_or((0, 0), |(_, site)| (site.ports.len(), site.groups.len()))
+                site.map_or([0; 3], |(_, site)| amounts(limits.bounded_loss, site))
             };
-            let (ports, groups) = own().map(at).fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+            let [ports, groups, entries] =
+                own().map(at).fold([0; 3], |sum, at| std::array::from_fn(|kind| sum[kind] + at[kind]));
+            let [ports_asked, groups_asked, entries_asked] = amounts(limits.bounded_loss, site);
+            let (entries_used, entries_all) = self.fleet.entries_used(switch);
             let [_, (ports_used, ports_all), (groups_used, groups_all)] = self.fleet.used(switch);
             let kinds = [
-                ("ports", ports, site.ports.len(), ports_used, ports_all),
-                ("multicast groups", groups, site.groups.len(), groups_used, groups_all),
+                ("ports", ports, ports_asked, ports_used, ports_all),
+                ("multicast groups", groups, groups_asked, groups_used, groups_all),
+                ("entries of the job table", entries, entries_asked, entries_used, entries_all),
             ];
             for (what, held, asked, used, all) in kinds {
-                let asked = asked as u32;
-                let supply = Supply { all, used: used.saturating_sub(asked), held: held as u32 };
+                let supply = Supply { all, used: used.saturating_sub(asked), held };
                 if !leaves_others(supply, asked, share) {
                     return kept(supply, format!("{what} of switch '{}'", self.fleet.info(switch).name));
                 }
@@ -140,4 +146,10 @@ impl Coordinator {
         let message = "too many workers wait for their peers, and this job's owner has most of them: start all ranks at once";
         self.refuse_formation(formation, Refused::new(Refusal::Busy, message));
     }
+}
+
+/// Ports, groups and entries of the job table that a tree holds at a switch.
+fn amounts(bounded_loss: bool, site: &SwitchPlan) -> [u32; 3] {
+    let entries = entries_of_job(site.children.len() as u32, site.node.parent.is_some(), bounded_loss);
+    [site.ports.len() as u32, site.groups.len() as u32, entries]
 }

@@ -3,7 +3,7 @@
 use super::{Coordinator, Named, Output, SessionId, SessionLoss, Stage};
 use crate::driver::DriverError;
 use crate::executor::{SwitchTask, TaskOutcome, TenantTask};
-use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest};
+use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest, Wanted};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::record::JobName;
@@ -43,9 +43,12 @@ impl Coordinator {
         let in_time = forming.short.is_none() || forming.deadline > now;
         let may_wait = freeing && in_time;
         let fewest = self.fewest_slots(spec.slots, spec.classes);
-        let wanted = match self.within_quota(&forming.name.name.tenant, most, fewest) {
+        let first = self.first_grant(&forming.name, forming.movable);
+        let wanted = match self.within_quota(&forming.name.name.tenant, most, fewest, first.of_quota) {
             Ok(wanted) => wanted,
-            Err(refused) => return self.refuse_formation(formation, refused),
+            // What the other job gives up is the tenant's at once, and at the switches when these have confirmed it.
+            Err(_) if self.make_room_in_quota(formation, fewest) => return self.place(now, formation),
+            Err(short) => return self.refuse_formation(formation, shortage(&short)),
         };
         let wanted = self.grantable(&forming.name, wanted).max(fewest);
         // While slots are about to be free, a small range would be a hasty choice.
@@ -61,7 +64,8 @@ impl Coordinator {
             siblings: &siblings,
             authenticated: spec.authenticated,
         };
-        match self.fleet.reserve(&request, wanted, &ticket_key) {
+        let limits = Wanted { most: wanted, fewest, of_free: first.of_free };
+        match self.fleet.reserve(&request, limits, &ticket_key) {
             Ok((placement, ranges)) => {
                 let tenant = self.forming[&formation].name.name.tenant.clone();
                 let Err(kept) = self.check_reserves(&tenant, &placement) else {
@@ -416,11 +420,5 @@ impl Coordinator {
 
 /// The refusal that reports a shortage to the requester.
 fn shortage(short: &Shortage) -> Refused {
-    let reason = match short {
-        Shortage::Slots { .. } => Refusal::Slots,
-        Shortage::Route(none) => none.reason,
-        Shortage::Tree(_) => Refusal::Path,
-        _ => Refusal::Busy,
-    };
-    Refused::new(reason, short.to_string())
+    Refused::new(short.refusal(), short.to_string())
 }

@@ -6,7 +6,9 @@
 
 use super::Coordinator;
 use crate::jobs::{ActiveTree, EndReason, TreeName, TreePhase};
-use crate::policy::{self, AlignedRange, Demand, JobId, Policy, Reallocation, RunningJob, Sharing};
+use crate::policy::{
+    self, AlignedRange, Demand, FirstGrant, JobId, Policy, Reallocation, RunningJob, Sharing,
+};
 use crate::record::JobSpec;
 use crate::timers::Timer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +84,41 @@ impl Coordinator {
             .map_or(wanted, |most| most.min(wanted))
     }
 
+    /// Which part of the slots that are left a tree gets. One that was moved gets what the policy left it.
+    pub(super) fn first_grant(&self, name: &TreeName, movable: bool) -> FirstGrant {
+        match self.config.sharing {
+            Sharing::Static | Sharing::Priority => FirstGrant::ALL,
+            Sharing::Elastic if !movable => FirstGrant::FIXED,
+            Sharing::Elastic if self.reallocations.moved.contains_key(name) => FirstGrant::ALL,
+            Sharing::Elastic => FirstGrant::MOVABLE,
+        }
+    }
+
+    /// Has the job of the same tenant that has the most slots give up half of them for a formation for which too few are left of the quota. False
+    /// where none can: then `fewest` slots are not to be had.
+    pub(super) fn make_room_in_quota(&mut self, formation: u64, fewest: u32) -> bool {
+        let name = self.forming[&formation].name.clone();
+        if self.config.sharing != Sharing::Elastic {
+            return false;
+        }
+        let gives = |job: &ActiveTree| {
+            let slots = job.placement.job().slots;
+            let least = self.config.slots_min.max(job.spec.classes.into());
+            job.name.name.tenant == name.name.tenant
+                && (&job.name.name, &job.name.group) != (&name.name, &name.group)
+                && self.may_be_moved(job)
+                && slots >= 2 * fewest.max(least)
+        };
+        let candidates = self.active.iter().filter(|(_, job)| gives(job));
+        let most =
+            candidates.max_by_key(|(number, job)| (job.placement.job().slots, std::cmp::Reverse(**number)));
+        let Some((&number, job)) = most else { return false };
+        let half = job.placement.job().slots / 2;
+        let message = format!("job '{}' needs slots of the tenant's quota", name.name);
+        self.apply_moves(BTreeMap::from([(number, Some(half))]), &message);
+        true
+    }
+
     /// Whether there are jobs from which slots can be taken once they are set up.
     pub(super) fn may_make_room_soon(&self) -> bool {
         let soon = |job: &ActiveTree| job.movable && job.phase.is_starting();
@@ -94,10 +131,16 @@ impl Coordinator {
         let name = forming.name.clone();
         let now = self.now;
         self.reallocations.forget(now.saturating_sub(RETURN.max(self.config.settle)));
-        // A job that had to make room itself takes what is left, or two jobs would displace each other in turn.
-        if self.config.sharing == Sharing::Static || self.reallocations.moved.contains_key(&name) {
-            return false;
-        }
+        // A job that had to make room itself takes what is left, or two jobs would displace each other in turn. Where others shrink, each time at
+        // least by half, there is an end to that: if later jobs have taken what it was left, it takes as few as it can do with. So does a job that will
+        // never give them up again.
+        let returns = self.reallocations.moved.contains_key(&name);
+        let wanted = match self.config.sharing {
+            Sharing::Static => return false,
+            Sharing::Priority if returns => return false,
+            Sharing::Elastic if returns || !forming.movable => fewest,
+            Sharing::Priority | Sharing::Elastic => wanted,
+        };
         let spec = forming.spec;
         let members = self.peers(forming);
         let siblings: Vec<_> = self.siblings(&name).map(|job| job.placement.chosen.clone()).collect();
@@ -168,11 +211,14 @@ impl Coordinator {
     /// All slots of a switch that are taken, by whom, and which of them can be had.
     fn standing(&self, switch: usize, movable: impl Fn(&ActiveTree) -> bool) -> Vec<RunningJob> {
         let mut all = Vec::new();
+        let mut used = BTreeMap::<&str, u32>::new();
         for (number, job) in &self.active {
             let Some(at) = job.placement.switches.iter().position(|held| *held == switch) else { continue };
+            let tenant = job.name.name.tenant.as_str();
+            let used = *used.entry(tenant).or_insert_with(|| self.used(tenant).slots);
             let slots = job.placement.job().slots;
             let Some(range) = AlignedRange::new(job.placement.sites[at].first_slot, slots) else { continue };
-            let wanted = job.spec.slots.min(self.config.slots_max).min(self.quota_of(job)).max(slots);
+            let wanted = job.spec.slots.min(self.config.slots_max).min(self.quota_of(job, used)).max(slots);
             let least = self.config.slots_min.min(slots);
             let demand = self.demand(JobId((*number).into()), &job.name, &job.spec, wanted, least);
             all.push(RunningJob { demand, range, movable: movable(job) });
@@ -180,12 +226,15 @@ impl Coordinator {
         all
     }
 
-    /// So many slots as a job could have by its tenant's quota.
-    fn quota_of(&self, job: &ActiveTree) -> u32 {
+    /// So many slots as a job could have by the quota of its tenant, who has `used` slots.
+    fn quota_of(&self, job: &ActiveTree, used: u32) -> u32 {
         let tenant = &job.name.name.tenant;
         let Some(record) = self.tenants.get(tenant) else { return u32::MAX };
-        let others = self.used(tenant).slots.saturating_sub(job.placement.job().slots);
-        record.quota.slots.saturating_sub(others).checked_ilog2().map_or(0, |log| 1 << log)
+        let others = used.saturating_sub(job.placement.job().slots);
+        let left = record.quota.slots.saturating_sub(others);
+        let part =
+            if self.config.sharing == Sharing::Elastic { FirstGrant::MOVABLE } else { FirstGrant::ALL };
+        (left / part.of_quota).checked_ilog2().map_or(0, |log| 1 << log)
     }
 
     /// Takes their places from jobs, and notes what they may have instead.

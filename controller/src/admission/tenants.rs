@@ -1,8 +1,10 @@
 //! The tenants that own jobs, and how much each may have.
 
 use super::{Coordinator, SessionId};
+use crate::fleet::Shortage;
 use crate::jobs::TreeName;
 use crate::message::Refused;
+use crate::policy::portion;
 use crate::record::{JobName, JobSpec, Quota, TokenHash};
 use netfold_control::{Credentials, QuotaQuery, Refusal, SessionEvent};
 use netfold_wire::VERSION;
@@ -121,19 +123,21 @@ impl Coordinator {
         self.config.slots_min.min(most).max(u32::from(classes)).min(most)
     }
 
-    /// How many slots a tree may be given: `most`, or what is left of its tenant's.
-    pub(super) fn within_quota(&self, tenant: &str, most: u32, fewest: u32) -> Result<u32, Refused> {
+    /// How many slots a tree may be given: `most`, or one in `divisor` of those that are left to its tenant.
+    pub(super) fn within_quota(
+        &self,
+        tenant: &str,
+        most: u32,
+        fewest: u32,
+        divisor: u32,
+    ) -> Result<u32, Shortage> {
         let Some(record) = self.tenants.get(tenant) else { return Ok(most) };
         let (used, quota) = (self.used(tenant).slots, record.quota.slots);
         let left = quota.saturating_sub(used);
         if left < fewest {
-            return quota_refused(
-                tenant,
-                format!("has {used} of {quota} slots and the job needs {fewest} more at least"),
-            );
+            return Err(Shortage::Quota { tenant: tenant.into(), used, quota, need: fewest });
         }
-        // A power of two, as `most` is; `left` is at least one.
-        Ok(most.min(1 << left.ilog2()))
+        Ok(portion(most, fewest, left, divisor))
     }
 
     /// The trees of a job's group, or, if that is empty, of the job itself, that form or run.

@@ -7,6 +7,7 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         lane_words: 64,
         ports_max,
         groups_max,
+        entries: u32::MAX,
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,
@@ -37,7 +38,7 @@ fn reserve(
         authenticated: false,
     };
     let secret = fleet.ticket_key();
-    fleet.reserve(&request, slots, &secret)
+    fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret)
 }
 
 #[test]
@@ -99,6 +100,7 @@ fn queues_take_trees_in_turn() {
         lane_words: 64,
         ports_max: 8,
         groups_max: 4,
+        entries: u32::MAX,
         udp_port: 1,
         sees_source: false,
         bounded_loss: false,
@@ -120,7 +122,8 @@ fn queues_take_trees_in_turn() {
             authenticated: false,
         };
         let secret = fleet.ticket_key();
-        let (placement, ranges) = fleet.reserve(&request, slots, &secret).unwrap();
+        let (placement, ranges) =
+            fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret).unwrap();
         (placement.switches[0], placement, ranges)
     };
     let (a, first, _held) = place(16, 1, &[]);
@@ -187,7 +190,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             authenticated,
         };
         let secret = fleet.ticket_key();
-        match fleet.reserve(&request, 16, &secret) {
+        match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1 }, &secret) {
             Ok(_) => None,
             Err(Shortage::Route(none)) => Some(none.reason),
             Err(other) => panic!("{other}"),

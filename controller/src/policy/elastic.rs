@@ -193,16 +193,18 @@ impl Elastic {
 
     /// How a range is cleared: every job in it shrinks out of it, or moves elsewhere. `None` when it cannot be.
     fn clearing(&self, range: AlignedRange, later: &Arena, may: &impl Fn(Share) -> bool) -> Option<Clearing> {
+        let within = || self.jobs.iter().filter(|(_, job)| job.has(range));
+        // No job gains by a move: what must not be left to it now will not be then. Most ranges are ruled out here, without copies.
+        if within().any(|(_, job)| job.next.is_some() || !may(job.share(job.held.slots()))) {
+            return None;
+        }
         let mut clearing = Clearing { moves: Vec::new(), smallest: None };
         // Slots that are neither held nor promised: jobs may move there.
         let mut free = self.arena.clone();
         free.take_all(later);
         free.take(range);
         let mut left = later.clone();
-        for (id, job) in self.jobs.iter().filter(|(_, job)| job.has(range)) {
-            if job.next.is_some() {
-                return None;
-            }
+        for (id, job) in within() {
             left.release(job.held);
             let to = if job.held.slots() > range.slots() {
                 // The largest part of its own that is beside the range.
@@ -238,6 +240,8 @@ impl Elastic {
     fn grow(&mut self, now_ms: u64) -> usize {
         self.use_reservation(now_ms);
         let mut decided = 0;
+        // The smallest size for which no range could be cleared: those after ask for as much, and more of the others must be left.
+        let mut hopeless = u32::MAX;
         let mut order: Vec<(JobId, Share)> =
             self.jobs.iter().map(|(id, job)| (*id, job.share(job.held.slots()))).collect();
         order.sort_by(|(_, one), (_, other)| one.cmp(*other));
@@ -257,7 +261,12 @@ impl Elastic {
                 decided += 1;
             } else if self.reserved.is_none() && self.jobs.values().all(|job| job.next.is_none()) {
                 // One at a time at the cost of others, so that each sees what the last has changed.
-                decided += usize::from(self.grow_into_others(now_ms, id, double, share));
+                let may_clear = slots.saturating_mul(2) < hopeless;
+                let grows = self.grow_into_others(now_ms, id, double, share, may_clear);
+                if !grows && may_clear {
+                    hopeless = slots.saturating_mul(2);
+                }
+                decided += usize::from(grows);
             }
         }
         decided
@@ -283,13 +292,14 @@ impl Elastic {
         }
     }
 
-    /// Has slots freed that a job can grow into, beside its own or elsewhere, and reserves them. False where there are none.
+    /// Has slots freed that a job can grow into, beside its own or, if `elsewhere`, anywhere, and reserves them. False where there are none.
     fn grow_into_others(
         &mut self,
         now_ms: u64,
         id: JobId,
         double: Option<AlignedRange>,
         share: Share,
+        elsewhere: bool,
     ) -> bool {
         let may = |left: Share| left.exceeds(share);
         let later = self.later();
@@ -298,11 +308,11 @@ impl Elastic {
             let half = double.halves()?.into_iter().find(|half| *half != held)?;
             Some((double, self.clearing(half, &later, &may)?))
         });
-        let elsewhere = || {
-            let slots = self.jobs.get(&id)?.held.slots().checked_mul(2)?;
+        let anywhere = || {
+            let slots = self.jobs.get(&id).filter(|_| elsewhere)?.held.slots().checked_mul(2)?;
             self.clear(slots, &later, may)
         };
-        let Some((to, clearing)) = beside.or_else(elsewhere) else { return false };
+        let Some((to, clearing)) = beside.or_else(anywhere) else { return false };
         for (id, to) in clearing.moves {
             self.resize(now_ms, id, to);
         }

@@ -1,4 +1,4 @@
-//! What a tenant may have.
+//! What a tenant may have, and which part of it a job gets.
 
 use super::Denied;
 use crate::record::Quota;
@@ -18,6 +18,34 @@ pub fn within(quota: &Quota, used: &Quota, asked: &Quota) -> Result<(), Denied> 
         }
     }
     Ok(())
+}
+
+/// Of what is left of a tenant's quota and at a switch, a job gets at first at most one slot in so many, so that later jobs find some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstGrant {
+    /// Of the slots that are free at a switch.
+    pub of_free: u32,
+    /// Of the slots that are left of the quota.
+    pub of_quota: u32,
+}
+
+impl FirstGrant {
+    /// All of both: where no job is to leave anything to others.
+    pub const ALL: Self = Self { of_free: 1, of_quota: 1 };
+
+    /// Of a job that gives slots up when another needs them: all that are free, and half of the quota, since only jobs of the same tenant could make
+    /// room in that.
+    pub const MOVABLE: Self = Self { of_free: 1, of_quota: 2 };
+
+    /// Of a job that keeps its slots to its end: an eighth.
+    pub const FIXED: Self = Self { of_free: 8, of_quota: 8 };
+}
+
+/// How many slots a job gets that wants `wanted` and needs `fewest`, both powers of two, if it is to have at most one in `divisor` of those that are
+/// `left`: a power of two, and never less than it needs.
+pub fn portion(wanted: u32, fewest: u32, left: u32, divisor: u32) -> u32 {
+    let portion = left.checked_div(divisor).and_then(u32::checked_ilog2).map_or(0, |log| 1 << log);
+    wanted.min(portion).max(fewest)
 }
 
 /// Something that a switch or a control plane has so many of.
@@ -57,6 +85,17 @@ mod tests {
         assert!(!leaves_others(supply(14, 3), 2, equal));
         assert!(leaves_others(supply(15, 7), 1, (2, 4)), "by weight");
         assert!(leaves_others(Supply { all: 3, used: 2, held: 2 }, 1, equal), "a quarter of three is none");
+    }
+
+    #[test]
+    fn a_portion_is_a_power_of_two_between_need_and_wish() {
+        assert_eq!(portion(256, 16, 8192, 8), 256);
+        assert_eq!(portion(256, 16, 2047, 8), 128);
+        assert_eq!(portion(256, 16, 100, 8), 16, "as many as it needs, even if that is more than its part");
+        assert_eq!(portion(256, 16, 0, 8), 16);
+        assert_eq!(portion(256, 16, u32::MAX, 2), 256);
+        assert_eq!(portion(1024, 16, 300, 1), 256);
+        assert_eq!(portion(64, 16, 300, 0), 16, "no division by zero");
     }
 
     #[test]

@@ -16,6 +16,7 @@ const LIMITS: Limits = Limits {
     lane_words: 64,
     ports_max: 40,
     groups_max: 4,
+    entries: u32::MAX,
     udp_port: 20038,
     sees_source: true,
     bounded_loss: true,

@@ -9,6 +9,7 @@ use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::{Command, CommandError};
 use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::jobs::{EndReason, JobEvent};
+use netfold_controller::policy::Sharing;
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::switch_status::SwitchUp;
 use netfold_controller::topology::Topology;
@@ -253,7 +254,8 @@ fn join_as(
 
 #[test]
 fn tenants_are_known_by_their_tokens_and_held_to_their_quotas() {
-    let mut bench = Bench::new(Fake::new(1024, 64, 16), Config::controller(FLOOR, 0));
+    let config = Config { sharing: Sharing::Static, ..Config::controller(FLOOR, 0) };
+    let mut bench = Bench::new(Fake::new(1024, 64, 16), config);
     let mut add = |command| bench.act(|plane, now| plane.execute(now, command));
     add(tenant("red", Some("secret"), 320, 2, 4)).unwrap();
     add(tenant("blue", None, u32::MAX, 9, 99)).unwrap();

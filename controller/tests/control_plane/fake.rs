@@ -151,6 +151,7 @@ impl Fake {
             lane_words: 352,
             ports_max,
             groups_max,
+            entries: u32::MAX,
             udp_port: 20038,
             sees_source: false,
             bounded_loss: true,

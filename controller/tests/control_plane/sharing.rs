@@ -9,8 +9,11 @@ use netfold_controller::fleet::{Fleet, SwitchInfo, links};
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::{Quota, StoredRecords, TenantRecord};
 use netfold_controller::topology::Topology;
+use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -24,7 +27,7 @@ fn shared(sharing: Sharing) -> Bench {
 
 /// Two workers who want so many slots, and can do without for a while or not.
 struct Pair {
-    name: &'static str,
+    name: Cow<'static, str>,
     slots: u32,
     port: u16,
     movable: bool,
@@ -33,8 +36,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(name: &'static str, slots: u32, port: u16) -> Self {
-        Self { name, slots, port, movable: true, tenant: None, from: [[127, 0, 0, 1].into(); 2] }
+    fn new(name: impl Into<Cow<'static, str>>, slots: u32, port: u16) -> Self {
+        Self { name: name.into(), slots, port, movable: true, tenant: None, from: [[127, 0, 0, 1].into(); 2] }
     }
 
     fn join(&self, bench: &mut Bench) -> [SessionId; 2] {
@@ -47,7 +50,7 @@ impl Pair {
     fn ask(&self, bench: &mut Bench) -> [SessionId; 2] {
         [0, 1].map(|rank: u16| {
             let id = bench.open().expect("there is room");
-            let join = Join::new(self.name, (rank, 2), Mode::Bfp16, self.slots, self.port + rank);
+            let join = Join::new(&*self.name, (rank, 2), Mode::Bfp16, self.slots, self.port + rank);
             let credentials = |tenant: &str| Credentials { tenant: tenant.into(), token: String::new() };
             let credentials = self.tenant.map(credentials);
             let address = Some(self.from[usize::from(rank)]);
@@ -167,8 +170,17 @@ fn a_job_that_needs_the_switch_keeps_its_slots() {
         let mut bench = shared(sharing);
         let a = Pair { movable: false, ..Pair::new("first", 1024, 5000) }.join(&mut bench);
         let b = Pair::new("second", 1024, 5010).join(&mut bench);
-        assert_eq!(bench.received[&b[0]].refusal(), Some(Refusal::Slots), "{sharing:?}");
-        assert_eq!((slots(&bench, a), moved(&bench, a)), (Some(1024), None));
+        if sharing == Sharing::Elastic {
+            assert_eq!(
+                (slots(&bench, a), slots(&bench, b)),
+                (Some(128), Some(512)),
+                "an eighth, and the largest range"
+            );
+        } else {
+            assert_eq!(bench.received[&b[0]].refusal(), Some(Refusal::Slots), "{sharing:?}");
+            assert_eq!(slots(&bench, a), Some(1024));
+        }
+        assert_eq!(moved(&bench, a), None);
         bench.finish();
     }
     let mut bench = shared(Sharing::Static);
@@ -241,7 +253,7 @@ fn no_job_grows_beyond_a_quota() {
     let mut bench = Bench::new(Fake::new(1024, 64, 16), config);
     tenant(&mut bench, "red", 0, 300);
     let a = Pair { tenant: Some("red"), ..Pair::new("a", 1024, 5000) }.join(&mut bench);
-    assert_eq!(slots(&bench, a), Some(256));
+    assert_eq!(slots(&bench, a), Some(128), "half of the quota is for other jobs of the tenant");
     pass(&mut bench, 5 * SETTLE);
     assert_eq!(moved(&bench, a), None, "to be moved in vain costs a job its switch for a while");
     bench.finish();
@@ -280,4 +292,183 @@ fn a_tree_makes_room_at_every_switch_and_grows_when_all_have_it() {
     let a = across.join(&mut bench);
     assert_eq!(slots(&bench, a), Some(1024));
     bench.finish_all();
+}
+
+/// Has every job join whose sessions are over, as ranks do that are linked, until all have a place or `seconds` have passed.
+fn settle(bench: &mut Bench, pairs: &[Pair], members: &mut [[SessionId; 2]], seconds: u32) {
+    for _ in 0..seconds {
+        let mut complete = true;
+        for (pair, ids) in pairs.iter().zip(members.iter_mut()) {
+            if bench.closed(&*ids).len() == 2 {
+                complete = false;
+                *ids = pair.join(bench);
+            }
+        }
+        if complete {
+            return;
+        }
+        pass(bench, SECOND);
+    }
+}
+
+/// A switch with the capacities of the software switch, shared by default, and its tenants with their quotas of slots.
+fn large(tenants: &[(&str, u32)]) -> Bench {
+    let mut bench = Bench::new(Fake::new(8192, 4095, 2048), Config::controller(FLOOR, 0));
+    tenants.iter().for_each(|(name, slots)| tenant(&mut bench, name, 0, *slots));
+    bench
+}
+
+/// So many jobs of a tenant that want 256 slots each.
+fn many(tenant: &'static str, count: u16, movable: bool) -> Vec<Pair> {
+    let first = if tenant == "red" { 1000 } else { 5000 };
+    let pair = |job: u16| Pair::new(format!("job{job}"), 256, first + 2 * job);
+    (0..count).map(|job| Pair { movable, tenant: Some(tenant), ..pair(job) }).collect()
+}
+
+fn held(bench: &Bench, members: &[[SessionId; 2]]) -> Vec<u32> {
+    members.iter().filter_map(|ids| slots(bench, *ids)).collect()
+}
+
+#[test]
+fn forty_jobs_that_keep_their_slots_are_admitted() {
+    let mut bench = large(&[("red", u32::MAX)]);
+    let members: Vec<_> = many("red", 40, false).iter().map(|pair| pair.join(&mut bench)).collect();
+    let held = held(&bench, &members);
+    assert_eq!(
+        held.len(),
+        40,
+        "the third was refused when half of 1,024 slots were a tenant's, and the 17th for its number"
+    );
+    assert_eq!((held[0], held[16], held.iter().min()), (256, 256, Some(&32)), "{held:?}");
+    assert!(
+        held.is_sorted_by(|one, other| one >= other),
+        "each leaves seven eighths of what is free: {held:?}"
+    );
+    bench.finish();
+}
+
+#[test]
+fn hundreds_of_jobs_shrink_to_a_few_slots_each() {
+    let mut bench = large(&[("red", u32::MAX)]);
+    let pairs = many("red", 300, true);
+    let mut members = Vec::new();
+    for pair in &pairs {
+        members.push(pair.join(&mut bench));
+        settle(&mut bench, &pairs, &mut members, 20);
+    }
+    settle(&mut bench, &pairs, &mut members, 20);
+    let held = held(&bench, &members);
+    assert!(members.iter().all(|ids| bench.closed(ids).is_empty()), "no job is without a place");
+    assert!(held.iter().all(|slots| (16..=64).contains(slots)), "{held:?}");
+    assert!(held.iter().sum::<u32>() >= 6144, "and most slots are in use: {held:?}");
+    bench.finish();
+}
+
+#[test]
+fn jobs_of_one_tenant_make_room_within_its_quota_and_others_keep_their_slots() {
+    for movable in [true, false] {
+        let mut bench = large(&[("red", 512), ("blue", u32::MAX)]);
+        let (red, blue) = (many("red", 30, movable), many("blue", 2, false));
+        let first = blue[0].join(&mut bench);
+        let mut members = Vec::new();
+        for pair in &red {
+            members.push(pair.join(&mut bench));
+            settle(&mut bench, &red, &mut members, 20);
+        }
+        let held = held(&bench, &members);
+        assert!(held.iter().sum::<u32>() <= 512, "no tenant has more than its quota: {held:?}");
+        if movable {
+            assert_eq!(held.len(), 30, "they shrink for each other: {held:?}");
+        } else {
+            assert_eq!(
+                (held.len(), held[0]),
+                (22, 64),
+                "the first has an eighth, and a job has 16 at least: {held:?}"
+            );
+            assert_eq!(bench.received[&members[29][0]].refusal(), Some(Refusal::Quota));
+        }
+        let second = blue[1].join(&mut bench);
+        assert_eq!(
+            (slots(&bench, first), slots(&bench, second)),
+            (Some(256), Some(256)),
+            "the other tenant notices nothing"
+        );
+        assert_eq!(moved(&bench, first), None);
+        bench.finish();
+    }
+}
+
+#[test]
+fn a_job_that_would_overfill_the_table_of_its_switch_is_refused() {
+    let fake = Fake::new(1024, 64, 64);
+    // Four jobs of two children: 13 entries each.
+    fake.lock().limits.entries = 4 * 13;
+    let mut bench = Bench::new(fake, config());
+    let pairs = ["a", "b", "c", "d", "e"].into_iter().zip([5000, 5010, 5020, 5030, 5040]);
+    let members: Vec<_> = pairs.map(|(name, port)| Pair::new(name, 16, port).join(&mut bench)).collect();
+    assert_eq!(held(&bench, &members), [16; 4]);
+    let last = &bench.received[&members[4][0]];
+    assert_eq!(
+        (last.refusal(), last.text().contains("job table")),
+        (Some(Refusal::Busy), true),
+        "{}",
+        last.text()
+    );
+    leave(&mut bench, members[0]);
+    let again = Pair::new("e", 16, 5050).join(&mut bench);
+    assert_eq!(slots(&bench, again), Some(16), "what a job held is free after it");
+    bench.finish();
+}
+
+proptest! {
+    /// Whatever jobs come and go: no tenant has more than its quota, a job that keeps its slots takes at most an eighth of what is free or as few as
+    /// it can do with, and no job is refused slots while one that could give some up has more than twice as many as it needs.
+    #[test]
+    fn a_refusal_is_the_exception(
+        quota in prop::sample::select(vec![48_u32, 128, 512, u32::MAX]),
+        steps in prop::collection::vec((0_u16..24, any::<bool>(), any::<bool>(), 4_u32..9), 1..40),
+    ) {
+        let config = Config { settle: SETTLE, ..Config::controller(FLOOR, 0) };
+        let mut bench = Bench::new(Fake::new(512, 128, 64), config);
+        tenant(&mut bench, "red", 0, quota);
+        tenant(&mut bench, "blue", 0, u32::MAX);
+        let mut running: BTreeMap<(bool, u16), (Pair, [SessionId; 2])> = BTreeMap::new();
+        for (job, red, movable, log) in steps {
+            if let Some((_, ids)) = running.remove(&(red, job)) {
+                leave(&mut bench, ids);
+                continue;
+            }
+            let port = 1000 + 2 * job + if red { 0 } else { 100 };
+            let tenant = Some(if red { "red" } else { "blue" });
+            let pair = Pair { movable, tenant, ..Pair::new(format!("job{job}"), 1 << log, port) };
+            let total = |running: &BTreeMap<(bool, u16), (Pair, [SessionId; 2])>, bench: &Bench| -> u32 {
+                running.values().filter_map(|(_, ids)| slots(bench, *ids)).sum()
+            };
+            let free = 512 - total(&running, &bench);
+            let ids = pair.join(&mut bench);
+            if let (Some(granted), false) = (slots(&bench, ids), movable) {
+                prop_assert!(granted <= 16.max(free / 8), "{granted} of {free}");
+            }
+            running.insert((red, job), (pair, ids));
+            let (pairs, mut members): (Vec<_>, Vec<_>) = running.into_values().unzip();
+            settle(&mut bench, &pairs, &mut members, 20);
+            let keyed = pairs.into_iter().zip(members).map(|(pair, ids)| {
+                let number = pair.name.trim_start_matches("job").parse().unwrap();
+                ((pair.tenant == Some("red"), number), (pair, ids))
+            });
+            running = keyed.collect();
+            let of_red = running.iter().filter(|((red, _), _)| *red).filter_map(|(_, (_, ids))| slots(&bench, *ids));
+            prop_assert!(of_red.sum::<u32>() <= quota);
+            let refused = running.iter().find(|(_, (_, ids))| slots(&bench, *ids).is_none());
+            if let Some(((of_red, _), (refused, ids))) = refused {
+                let gives = |((red, _), (pair, ids)): (&(bool, u16), &(Pair, [SessionId; 2]))| {
+                    pair.movable && slots(&bench, *ids).is_some_and(|slots| slots > 32) && (!*of_red || *red)
+                };
+                let reason = bench.received[&ids[0]].refusal();
+                prop_assert!(!running.iter().any(gives), "'{}' was refused: {reason:?}", refused.name);
+            }
+            running.retain(|_, (_, ids)| slots(&bench, *ids).is_some());
+        }
+        bench.finish();
+    }
 }

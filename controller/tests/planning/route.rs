@@ -56,6 +56,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         lane_words: 64,
         ports_max: 64,
         groups_max: 2,
+        entries: u32::MAX,
         udp_port: 1,
         sees_source: false,
         bounded_loss: true,

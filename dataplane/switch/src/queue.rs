@@ -78,7 +78,7 @@ pub struct Departure {
 }
 
 /// A set of ports.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct PortSet([u64; WORDS]);
 
 /// The queues of all ports.
@@ -106,6 +106,8 @@ pub struct Queues {
 }
 
 impl PortSet {
+    const EMPTY: Self = Self([0; WORDS]);
+
     fn set(&mut self, port: usize, to: bool) {
         let bit = 1 << (port % 64);
         match to {
@@ -151,8 +153,8 @@ impl Queues {
             ports: (0..PORTS_MAX).map(port).collect(),
             schedules,
             pool: Pool::new(config.memory_bytes, packet_len_max),
-            busy: PortSet::default(),
-            ready: PortSet::default(),
+            busy: PortSet::EMPTY,
+            ready: PortSet::EMPTY,
             credit_at: vec![Duration::ZERO; PORTS_MAX],
             first: 0,
             held_bytes: 0,

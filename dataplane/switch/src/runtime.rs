@@ -1,9 +1,11 @@
 //! The runtime of generated pipelines: verdicts, tables, and the trait through which the switch runs them.
 
+mod lanes;
 mod table;
 
 use std::borrow::Cow;
 
+pub use lanes::LaneRegister;
 pub use netfold_io::Received;
 pub use netfold_p4::entry::{EntryError, TableEntry};
 pub use netfold_p4::growth::Growth;

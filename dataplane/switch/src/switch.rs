@@ -24,10 +24,10 @@ use egress::Egress;
 pub const CONTROLLER_PORT: u16 = u16::MAX;
 
 /// Ports that peers may be bound to: 1 to this number.
-pub const PORTS_MAX: u16 = 1023;
+pub const PORTS_MAX: u16 = 4095;
 
 /// Multicast groups 1 to this number.
-pub const GROUPS_MAX: usize = 1024;
+pub const GROUPS_MAX: usize = 2048;
 
 /// Replicas of one group.
 pub const REPLICAS_MAX: usize = 64;

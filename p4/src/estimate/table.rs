@@ -13,6 +13,9 @@ impl Display for Estimate {
         row("words a packet", self.words.to_string(), String::new())?;
         row("bfp16 elements a packet", self.elements_bfp16.to_string(), String::new())?;
         row("slots x 2 sets", self.entries.to_string(), (self.slots_max * 2).to_string())?;
+        row(&format!("jobs of {} workers", self.workers), self.jobs.to_string(), self.jobs_max.to_string())?;
+        row("jobs or process groups of 4 ranks", self.jobs_of_4.to_string(), String::new())?;
+        row("jobs or process groups of 2 ranks", self.jobs_of_2.to_string(), String::new())?;
         row("pipes a packet takes", self.pipes.to_string(), "4".into())?;
         row("passes of a packet", self.passes.to_string(), String::new())?;
         row("passes of the one that completes", self.passes_last.to_string(), String::new())?;

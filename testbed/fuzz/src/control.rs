@@ -37,6 +37,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         lane_words: 64,
         ports_max: 8,
         groups_max: 3,
+        entries: u32::MAX,
         udp_port: 20038,
         sees_source,
         bounded_loss,

@@ -30,6 +30,10 @@ pub use worker::{WorkerConfig, work};
 /// Trees that the job is laid over, as many as there are spines.
 pub const TREES: u8 = network::SPINES as u8;
 
+/// Slots that the job may use at each switch: few enough for two trees to take all of them without long installations, whose time grows with
+/// the slots of a tree.
+pub const SLOTS: u32 = 1024;
+
 /// How a spine fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,7 +53,7 @@ pub struct FabricConfig {
     pub mode: Mode,
     /// Elements of each worker's tensor, of 4 bytes.
     pub elements: usize,
-    /// Slots to ask for in each tree, a power of two.
+    /// Slots to ask for in each tree, a power of two up to [`SLOTS`].
     pub slots: u32,
     /// All-reduces before the spine is lost, and after the job has all its trees again.
     pub operations: u32,

@@ -149,7 +149,7 @@ pub enum BenchError {
     Mode(Mode),
     /// World size or slots out of range.
     #[error(
-        "{workers} workers with {slots} slots do not fit: take 1 to 32 workers and a power of two up to 1024 slots"
+        "{workers} workers with {slots} slots do not fit: take 1 to 32 workers and a power of two up to 8192 slots"
     )]
     Size {
         /// Workers asked for.
@@ -229,7 +229,7 @@ impl AllReduceBench {
         let (workers, slots) = (config.workers, config.slots);
         let fits = (1..=32).contains(&workers)
             && slots.is_power_of_two()
-            && slots <= netfold_p4::profile::SLOTS_DEFAULT;
+            && slots <= netfold_p4::profile::SLOTS_SOFTWARE;
         if !fits {
             return Err(BenchError::Size { workers, slots });
         }

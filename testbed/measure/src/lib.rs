@@ -6,6 +6,7 @@
 //! - [`fold`]: the switch's pipeline alone, on packets in memory.
 //! - [`host`]: ranks of one host beside other libraries.
 //! - [`io`]: packet I/O back ends beside a plain forwarder.
+//! - [`jobs`]: many jobs at once beside few.
 //! - [`peers`]: the other libraries, as processes.
 //! - [`perf`]: a job's operations at many sizes, as `nccl-tests` prints them.
 //! - [`mod@process`]: programs under test, which print JSON.
@@ -20,6 +21,7 @@ pub mod fold;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod io;
+pub mod jobs;
 pub mod masks;
 pub mod peers;
 pub mod perf;

@@ -7,6 +7,7 @@ mod fold;
 mod groups;
 mod host;
 mod io;
+mod jobs;
 mod masks;
 mod perf;
 mod quantize;
@@ -43,6 +44,7 @@ enum What {
     Groups(groups::Groups),
     Host(host::Host),
     Io(io::Io),
+    Jobs(jobs::Jobs),
     Masks(masks::Masks),
     Perf(perf::Perf),
     Quantize(quantize::Quantize),
@@ -85,6 +87,7 @@ impl Bench {
         let child = match &self.what {
             What::Perf(bench) => bench.is_child(),
             What::Groups(bench) => bench.is_child(),
+            What::Jobs(bench) => bench.is_child(),
             _ => false,
         };
         if let Some(settings) = settings().filter(|_| !child) {
@@ -98,6 +101,7 @@ impl Bench {
             What::Groups(bench) => bench.run(output),
             What::Host(bench) => bench.run(output),
             What::Io(bench) => bench.run(output),
+            What::Jobs(bench) => bench.run(output),
             What::Masks(bench) => bench.run(output),
             What::Perf(bench) => bench.run(output),
             What::Quantize(bench) => bench.run(output),

@@ -124,9 +124,9 @@ pub(crate) struct ControllerCommand {
     /// Rate of hosts' links, which a topology does not specify, for `--ranking crux`.
     #[arg(long, value_name = "RATE", default_value = "100G")]
     link_rate: Bits,
-    /// How jobs share slots when there are not enough: static (first come, first served), elastic (jobs with the most slots for their
-    /// tenant's weight give some up, and jobs grow into idle ones), priority (jobs of tenants with a lower priority are displaced).
-    #[arg(long, value_name = "HOW", default_value = "static", value_parser = sharing)]
+    /// How jobs share slots: elastic (later jobs find some: a job that cannot give slots up gets an eighth of the free ones at most, others give some
+    /// up for them and grow into idle ones), static (first come, first served), priority (jobs of tenants with a lower priority are displaced).
+    #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = sharing)]
     sharing: Sharing,
     /// Minimum seconds between two moves of a job.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]

@@ -338,6 +338,10 @@ struct Overview {
     slots: u32,
     workers: u32,
     jobs: u32,
+    /// Jobs or process groups of 2 ranks that the tables hold.
+    jobs_of_2: u32,
+    /// The same of 4 ranks.
+    jobs_of_4: u32,
     state_bytes: u64,
     tables: Vec<Table>,
     registers: usize,
@@ -417,6 +421,10 @@ impl Info {
             overview.lane_words, overview.slots, overview.jobs, overview.workers
         ))?;
         output.line(format_args!(
+            "  tables for {} jobs or process groups of 2 ranks, {} of 4",
+            overview.jobs_of_2, overview.jobs_of_4
+        ))?;
+        output.line(format_args!(
             "  {} of state in {} registers, {} counters",
             human(overview.state_bytes),
             overview.registers,
@@ -470,6 +478,8 @@ fn overview(program: &Program, profile: &Profile) -> Overview {
         slots: profile.slots,
         workers: profile.workers,
         jobs: profile.jobs,
+        jobs_of_2: profile.jobs_of(2),
+        jobs_of_4: profile.jobs_of(4),
         // A target stores every cell in 32 bits.
         state_bytes: program
             .registers

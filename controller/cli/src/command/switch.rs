@@ -107,9 +107,10 @@ pub(crate) struct SwitchCommand {
     program: Option<PathBuf>,
     #[command(flatten)]
     p4: P4RuntimeOptions,
-    /// Slots of each queue that jobs can use, a power of two up to the number that the pipeline was built with.
-    #[arg(long, default_value_t = netfold_p4::profile::SLOTS_DEFAULT)]
-    slots: u32,
+    /// Slots of each queue that jobs can use, a power of two up to the number that the pipeline was built with, 8,192 if it is generated. All
+    /// if not given.
+    #[arg(long)]
+    slots: Option<u32>,
     /// Fraction of packets to drop on purpose, in each direction.
     #[arg(long, default_value_t = 0.0, value_parser = size::loss)]
     loss: f64,
@@ -222,13 +223,15 @@ impl SwitchCommand {
         if let Some(queues) = self.egress.config()? {
             builder = builder.queues(queues);
         }
+        if let Some(slots) = self.slots {
+            builder = builder.slots(slots);
+        }
         let switch = builder
             .listen(self.listen)
             .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
             .io_from(ThreadOpener::new(self.io.clone(), netfold_dpdk::open_threads))
             .pipeline_by(make)
-            .slots(self.slots)
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
             .dscp(self.dscp)
@@ -374,7 +377,7 @@ impl SwitchCommand {
             control: server.is_none().then(|| running.switch.control().to_string()),
             p4runtime: server.clone(),
             payload_bytes: info.lane_words * 4,
-            slots: if server.is_some() { slot_sets / 2 } else { self.slots },
+            slots: self.slots.filter(|_| server.is_none()).unwrap_or(slot_sets / 2),
             threads: if queues.len() > 1 { queues.clone() } else { Vec::new() },
             slot_sets,
             lane_bytes,

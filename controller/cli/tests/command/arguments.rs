@@ -55,7 +55,7 @@ fn wrong_arguments_are_errors_of_kind_usage() {
         "switch --listen nowhere",
         "switch --payload 1000",
         "switch --slots 1000",
-        "switch --slots 2048",
+        "switch --slots 16384",
         "switch --faults loss=much",
         "switch --threads 0",
         "switch --threads 65 --listen 127.0.0.1:0",

@@ -54,11 +54,11 @@ fn jobs_tenants_and_switches_of_a_controller_are_shown_and_changed() {
     let at = format!("--controller {grpc}");
     let switch = one(&format!("switch describe switch {at}"));
     assert_eq!((text(&switch, "event"), &switch["up"]), ("switch", &Value::Bool(true)));
-    let slots = number(&switch, "slots");
+    assert_eq!(number(&switch, "slots"), 8192.0);
 
     let (_, tenants) = run(&format!("tenant list {at}"));
     assert_eq!(tenants.iter().map(|tenant| text(tenant, "tenant")).collect::<Vec<_>>(), ["blue", "red"]);
-    assert_eq!(number(&tenants[0]["quota"], "slots"), slots / 2.0);
+    assert_eq!(tenants[0]["quota"]["slots"], Value::Null, "tenants share all slots");
     let added = one(&format!("tenant add green --slots 64 --weight 2 {at}"));
     assert!(text(&added, "token").starts_with("nf_"));
     let rotated = one(&format!("tenant rotate green {at}"));
@@ -147,17 +147,17 @@ fn insecure_settings_need_an_option() {
 
 #[test]
 fn two_tenants_run_jobs_at_once_and_a_third_job_is_refused() {
-    let (_controller, workers, grpc) = dev("");
+    let (_controller, workers, grpc) = dev("--sharing static");
     let bench = |tenant: &str, job: &str| {
         Process::start(&format!(
             "bench all-reduce --controller {workers} --tenant {tenant} --job {job} --workers 2 --bytes 256KiB \
-             --slots 512 --warmup 1 --iterations 1000000"
+             --slots 4096 --warmup 1 --iterations 1000000"
         ))
     };
     let (mut red, mut blue) = (bench("red", "one"), bench("blue", "two"));
     for job in ["red/one", "blue/two"] {
         let described = wait_for(&grpc, job, "running");
-        assert_eq!(number(&described, "slots_held"), 512.0, "{described}");
+        assert_eq!(number(&described, "slots_held"), 4096.0, "{described}");
         assert_eq!(described["trees"][0]["members"].as_array().unwrap().len(), 2);
         poll_state(format_args!("traffic of {job}"), || traffic(&grpc, job));
     }

@@ -15,6 +15,7 @@ mod failpoints;
 mod groups;
 mod jobs;
 mod leaf_spine;
+mod many_jobs;
 mod nic;
 mod observer;
 mod p4;

@@ -48,7 +48,7 @@ fn invalid_options_are_errors_with_advice() {
         ("--p4runtime nowhere", "127.0.0.1:9559"),
         ("--p4runtime 0.0.0.0:0", "--insecure"),
         ("--p4runtime 127.0.0.1:0 --port 510=127.0.0.1:1", "--cpu-port"),
-        ("--p4runtime 127.0.0.1:0 --port 1024=127.0.0.1:1", "1 to 1023"),
+        ("--p4runtime 127.0.0.1:0 --port 4096=127.0.0.1:1", "1 to 4095"),
         ("--p4runtime 127.0.0.1:0 --tls-cert here.pem", "--tls-key"),
         ("--port 1=127.0.0.1:1", "--p4runtime"),
     ] {

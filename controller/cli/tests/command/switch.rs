@@ -113,7 +113,7 @@ impl Drop for Program {
 #[test]
 fn a_pushed_program_is_run_by_generated_code_or_the_interpreter() {
     for (options, engine, slots) in
-        [("--datagram", "generated", 1024.0), ("--datagram --slots 512", "interpreter", 512.0)]
+        [("--datagram", "generated", 8192.0), ("--datagram --slots 512", "interpreter", 512.0)]
     {
         let program = Program::emit(engine, options);
         let mut switch = Process::start(&format!(

@@ -75,6 +75,7 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
         lane_words: 352,
         ports_max: PORTS_MAX,
         groups_max: 16,
+        entries: u32::MAX,
         udp_port: switch.data().port(),
         sees_source: false,
         bounded_loss: true,

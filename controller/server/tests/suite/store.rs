@@ -91,6 +91,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         lane_words: 352,
         ports_max: 64,
         groups_max: 64,
+        entries: u32::MAX,
         udp_port: 20038,
         sees_source: false,
         bounded_loss: true,

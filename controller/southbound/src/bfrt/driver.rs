@@ -182,8 +182,9 @@ impl SwitchDriver for BfrtDriver {
         Limits {
             slots: profile.slots,
             lane_words: profile.lane_words,
-            ports_max: u16::try_from(profile.jobs * profile.workers).unwrap_or(u16::MAX - 1),
-            groups_max: u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX),
+            ports_max: profile.ports(),
+            groups_max: profile.groups(),
+            entries: profile.entries(),
             udp_port: UDP_PORT,
             sees_source: profile.encapsulation == Encapsulation::Ethernet,
             bounded_loss: profile.bounded_loss,

@@ -64,10 +64,10 @@ pub enum DeviceFormat {
 }
 
 impl DriverConfig {
-    /// Two groups a job (one for its children, one for its parent), and a bmv2 at 10.0.0.254 with a locally administered
+    /// As many groups as the tables hold jobs, and a bmv2 at 10.0.0.254 with a locally administered
     /// Ethernet address.
     pub fn new(profile: Profile, control_port: u16, peers: PeerLookup) -> Self {
-        let groups_max = u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX);
+        let groups_max = profile.groups();
         let switch = Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: UDP_PORT };
         Self { profile, control_port, peers, switch, groups_max, device_format: DeviceFormat::Bmv2 }
     }
@@ -303,8 +303,9 @@ impl SwitchDriver for P4RuntimeDriver {
             slots: profile.slots,
             lane_words: profile.lane_words,
             // Ports here are numbers for peers, of which the tables hold so many.
-            ports_max: u16::try_from(profile.jobs * profile.workers).unwrap_or(u16::MAX - 1),
+            ports_max: profile.ports(),
             groups_max: self.config.groups_max,
+            entries: profile.entries(),
             udp_port: UDP_PORT,
             sees_source: self.ethernet(),
             bounded_loss: profile.bounded_loss,

@@ -412,9 +412,9 @@ fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
         slots: config.slots.map_or(profile.slots, |slots| slots.min(profile.slots)),
         lane_words: profile.lane_words,
         // Ports here are numbers for peers, of which the tables hold so many.
-        ports_max: u16::try_from(profile.jobs * profile.workers).unwrap_or(u16::MAX - 1),
-        // One for a job's children, one for its parent.
-        groups_max: u16::try_from(profile.jobs * 2).unwrap_or(u16::MAX),
+        ports_max: profile.ports(),
+        groups_max: profile.groups(),
+        entries: profile.entries(),
         udp_port: config.udp_port,
         sees_source: profile.encapsulation == Encapsulation::Ethernet,
         bounded_loss: profile.bounded_loss,

@@ -9,7 +9,7 @@ pub const QUEUES_MAX: usize = 8;
 pub const CLASSES: usize = netfold_wire::CLASSES_MAX as usize;
 
 /// Ports that can have queues: numbers below this.
-pub const PORTS_MAX: usize = 1 << 10;
+pub const PORTS_MAX: usize = 1 << 12;
 
 /// Maximum memory for packets, in bytes: offsets in it have 32 bits.
 const MEMORY_MAX: usize = 1 << 31;

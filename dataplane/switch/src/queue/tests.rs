@@ -441,9 +441,10 @@ fn errors_name_the_parameter_out_of_range() {
         refused(|c| c.pause = Some(Pause { above: 5, resume_at: 6 })),
         "pause.resume_at is 6; it must be 0 to 5"
     );
-    assert_eq!(refused(|c| drop(c.ports.insert(1024, PortConfig::default()))), "port 1024");
+    let beyond = refused(|c| drop(c.ports.insert(PORTS_MAX as u16, PortConfig::default())));
+    assert_eq!(beyond, format!("port {PORTS_MAX}"));
     let mut queues = queues(PortConfig::default());
-    assert_eq!(queues.enqueue(1024, b"x"), EnqueueOutcome::Dropped);
+    assert_eq!(queues.enqueue(PORTS_MAX as u16, b"x"), EnqueueOutcome::Dropped);
     assert_eq!(queues.enqueue(0, &[0; LEN_MAX + 1]), EnqueueOutcome::Dropped);
     assert_eq!(queues.counters().refused, 2);
 }

@@ -3,8 +3,8 @@
 //! Entries that share a mask share a hash map; maps are searched from the highest priority down and the search ends as
 //! soon as no later map can win. A packet that matches an admitting entry costs one hash of the key.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
 use foldhash::fast::FixedState;
@@ -67,8 +67,39 @@ impl<const W: usize> Hash for Packed<W> {
 /// Entries with one mask.
 struct Group<const W: usize, A> {
     mask: Packed<W>,
+    /// The highest of `priorities`.
     priority_max: i32,
+    /// Entries of each priority, so that a deletion among thousands of entries need not look at them.
+    priorities: BTreeMap<i32, usize>,
     entries: HashMap<Packed<W>, Ranked<A>, FixedState>,
+}
+
+impl<const W: usize, A> Group<W, A> {
+    fn new(mask: Packed<W>) -> Self {
+        Self { mask, priority_max: i32::MIN, priorities: BTreeMap::new(), entries: HashMap::default() }
+    }
+
+    /// Counts an entry that was added; whether the highest priority has changed.
+    fn count(&mut self, priority: i32) -> bool {
+        *self.priorities.entry(priority).or_default() += 1;
+        self.update_max()
+    }
+
+    /// The same of an entry that was removed.
+    fn discount(&mut self, priority: i32) -> bool {
+        if let Some(count) = self.priorities.get_mut(&priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&priority);
+            }
+        }
+        self.update_max()
+    }
+
+    fn update_max(&mut self) -> bool {
+        let max = self.priorities.last_key_value().map_or(i32::MIN, |(priority, _)| *priority);
+        std::mem::replace(&mut self.priority_max, max) != max
+    }
 }
 
 /// Entries with one masked key, by priority. The best lies in the map itself: a lookup follows no pointer.
@@ -155,7 +186,7 @@ impl<const W: usize, A: Copy> Table<W, A> {
             return Err(EntryError::Exists);
         }
         let at = found.unwrap_or_else(|| {
-            self.groups.push(Group { mask, priority_max: entry.priority, entries: HashMap::default() });
+            self.groups.push(Group::new(mask));
             self.groups.len() - 1
         });
         let action = make(entry.action, &entry.params);
@@ -165,10 +196,8 @@ impl<const W: usize, A: Copy> Table<W, A> {
             Entry::Occupied(mut same) => same.get_mut().insert(new),
         }
         self.len += 1;
-        let group = &mut self.groups[at];
-        if found.is_none() || entry.priority > group.priority_max {
-            group.priority_max = group.priority_max.max(entry.priority);
-            self.groups.sort_by_key(|group| std::cmp::Reverse(group.priority_max));
+        if self.groups[at].count(entry.priority) {
+            self.order();
         }
         Ok(())
     }
@@ -180,7 +209,8 @@ impl<const W: usize, A: Copy> Table<W, A> {
     /// [`EntryError::NotFound`], or what is wrong with the key.
     pub fn delete(&mut self, entry: &TableEntry) -> Result<(), EntryError> {
         let (value, mask) = self.key(entry)?;
-        let group = self.groups.iter_mut().find(|group| group.mask == mask).ok_or(EntryError::NotFound)?;
+        let at = self.groups.iter().position(|group| group.mask == mask).ok_or(EntryError::NotFound)?;
+        let group = &mut self.groups[at];
         let Entry::Occupied(mut same) = group.entries.entry(value) else { return Err(EntryError::NotFound) };
         if !same.get().priorities().any(|priority| priority == entry.priority) {
             return Err(EntryError::NotFound);
@@ -191,7 +221,9 @@ impl<const W: usize, A: Copy> Table<W, A> {
             same.get_mut().remove(entry.priority);
         }
         self.len -= 1;
-        self.order();
+        if group.discount(entry.priority) {
+            self.order();
+        }
         Ok(())
     }
 
@@ -205,11 +237,8 @@ impl<const W: usize, A: Copy> Table<W, A> {
         self.len == 0
     }
 
+    /// Drops empty groups and sorts the others.
     fn order(&mut self) {
-        for group in &mut self.groups {
-            let best = group.entries.values().map(|same| same.best.0);
-            group.priority_max = best.max().unwrap_or(i32::MIN);
-        }
         self.groups.retain(|group| !group.entries.is_empty());
         self.groups.sort_by_key(|group| std::cmp::Reverse(group.priority_max));
     }

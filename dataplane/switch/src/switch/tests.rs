@@ -2,7 +2,7 @@
 
 use netfold_io::Null;
 use netfold_p4::allreduce::{Child, Node, job_entries};
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Profile, SLOTS_SOFTWARE};
 
 use super::*;
 use crate::runtime::CE;
@@ -55,8 +55,8 @@ fn advance_finds_the_newest_chunk_of_the_range_across_the_wrap() {
     assert_eq!(core.advance(5, 1, 7), Ok(7), "7 is newer than 2^32 - 2^17");
     assert_eq!(core.advance(4, 4, u32::MAX), Ok(7), "the slot that is ahead stays ahead");
     assert_eq!(core.probe(4, 0).map(|repr| repr.chunk), Some(u32::MAX));
-    assert_eq!(core.advance(1023, 1, 1), Ok(1));
-    assert_eq!(core.advance(1024, 1, 1), Err(EntryError::Param(0)));
+    assert_eq!(core.advance(SLOTS_SOFTWARE - 1, 1, 1), Ok(1));
+    assert_eq!(core.advance(SLOTS_SOFTWARE, 1, 1), Err(EntryError::Param(0)));
     assert_eq!(core.advance(u32::MAX, 2, 1), Err(EntryError::Param(0)));
     assert_eq!(core.advance(0, 0, 1), Err(EntryError::Param(1)));
 }
@@ -66,9 +66,10 @@ fn groups_have_limits() {
     let mut core = switch().core;
     let replica = Replica { port: 1, instance: 1 };
     assert_eq!(core.set_group(0, &[replica]), Err(EntryError::Group(0)));
-    assert_eq!(core.set_group(1025, &[replica]), Err(EntryError::Group(1025)));
+    let beyond = GROUPS_MAX as u16 + 1;
+    assert_eq!(core.set_group(beyond, &[replica]), Err(EntryError::Group(beyond)));
     assert_eq!(core.set_group(1, &[replica; REPLICAS_MAX + 1]), Err(EntryError::Group(1)));
-    assert_eq!(core.set_group(1024, &[replica; REPLICAS_MAX]), Ok(()));
+    assert_eq!(core.set_group(beyond - 1, &[replica; REPLICAS_MAX]), Ok(()));
 }
 
 #[test]

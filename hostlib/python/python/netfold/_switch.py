@@ -26,7 +26,7 @@ class Switch:
         listen: str = "127.0.0.1:0",
         *,
         payload: int = 1408,
-        slots: int = 1024,
+        slots: int = 8192,
         join_timeout: float = 30.0,
     ) -> None:
         """Listens at ``listen`` (``IP:PORT``; port 0 takes any free one) by TCP and UDP.

@@ -17,6 +17,8 @@ use netfold_wire::UDP_PORT;
 
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 
+use super::SLOTS;
+
 /// Number of leaves, and of spines.
 pub(super) const LEAVES: usize = 2;
 pub(super) const SPINES: usize = 2;
@@ -225,7 +227,7 @@ impl Fabric {
             let role = if switch < LEAVES { "leaf" } else { "spine" };
             let _ = writeln!(
                 text,
-                "[[switch]]\nname = \"{}\"\np4runtime = \"{}\"\ndata = \"{}\"\nrole = \"{role}\"\n",
+                "[[switch]]\nname = \"{}\"\np4runtime = \"{}\"\ndata = \"{}\"\nrole = \"{role}\"\nslots = {SLOTS}\n",
                 switch_name(switch),
                 p4runtime_address(switch),
                 data_address(switch)

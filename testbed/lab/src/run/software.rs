@@ -70,6 +70,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         lane_words: config.payload_bytes / 4,
         ports_max: PORTS_MAX,
         groups_max: netfold_switch::switch::GROUPS_MAX as u16,
+        entries: u32::MAX,
         udp_port: 0,
         sees_source: false,
         bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),

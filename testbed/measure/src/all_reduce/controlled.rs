@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::thread;
 
-use netfold::{Communicator, Error};
+use netfold::{Builder, Communicator, Error, Mode};
 
 use super::{AllReduceConfig, BenchError, STALL};
 
@@ -27,6 +27,37 @@ pub struct Controlled {
     pub rendezvous: bool,
 }
 
+impl Controlled {
+    /// How one worker joins, by its rank and the number of workers; never through memory that it shares with others of its host.
+    pub(crate) fn builder(
+        &self,
+        (rank, workers): (u16, u16),
+        mode: Mode,
+        slots: u32,
+    ) -> Result<Builder, Error> {
+        let mut builder = Communicator::builder()
+            .job(self.job.as_str())
+            .rank(rank)
+            .world_size(workers)
+            .mode(mode)
+            .slots(slots)
+            .stall_timeout(STALL)
+            .shared_memory(false)
+            .trees(self.trees)
+            .controller(self.controller.as_str())?;
+        if let Some(file) = &self.ca {
+            builder = builder.controller_ca(file);
+        }
+        if let Some((tenant, token)) = &self.tenant {
+            builder = builder.tenant(tenant, token);
+        }
+        if let Some(addresses) = self.bind.iter().cycle().nth(usize::from(rank)) {
+            builder = builder.bind(addresses.iter().copied());
+        }
+        Ok(builder)
+    }
+}
+
 /// All workers, by rank, once all are admitted.
 ///
 /// # Errors
@@ -38,25 +69,7 @@ pub(super) fn join(config: &AllReduceConfig, how: &Controlled) -> Result<Vec<Com
     // Free again until rank 0 listens there, which is at once.
     let at = meeting.map(|listener| listener.local_addr()).transpose().map_err(BenchError::Meeting)?;
     let join = |rank: u16| -> Result<Communicator, Error> {
-        let mut builder = Communicator::builder()
-            .job(how.job.as_str())
-            .rank(rank)
-            .world_size(config.workers)
-            .mode(config.mode)
-            .slots(config.slots)
-            .stall_timeout(STALL)
-            .shared_memory(false)
-            .trees(how.trees)
-            .controller(how.controller.as_str())?;
-        if let Some(file) = &how.ca {
-            builder = builder.controller_ca(file);
-        }
-        if let Some((tenant, token)) = &how.tenant {
-            builder = builder.tenant(tenant, token);
-        }
-        if let Some(addresses) = how.bind.iter().cycle().nth(usize::from(rank)) {
-            builder = builder.bind(addresses.iter().copied());
-        }
+        let builder = how.builder((rank, config.workers), config.mode, config.slots)?;
         match at {
             Some(at) => builder.rendezvous(at)?.connect(),
             None => builder.connect(),

@@ -1,4 +1,5 @@
 use super::*;
+use netfold_p4::profile::SLOTS_SOFTWARE;
 
 /// Sizes that are less than a chunk, not whole chunks, and more than a window.
 const SIZES: [u64; 4] = [4, 2816, 10_004, 1 << 20];
@@ -51,7 +52,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(refused(AllReduceConfig { workers: 0, ..short() }), "usage");
     assert_eq!(refused(AllReduceConfig { workers: 33, ..short() }), "usage");
     assert_eq!(refused(AllReduceConfig { slots: 100, ..short() }), "usage");
-    assert_eq!(refused(AllReduceConfig { slots: 2048, ..short() }), "usage");
+    assert_eq!(refused(AllReduceConfig { slots: 2 * SLOTS_SOFTWARE, ..short() }), "usage");
     let mut bench = AllReduceBench::new(short()).unwrap();
     assert!(matches!(bench.measure(3), Err(BenchError::Bytes(3))));
     let mut bench = AllReduceBench::new(AllReduceConfig { op: ReduceOp::Product, ..short() }).unwrap();

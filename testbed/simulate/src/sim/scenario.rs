@@ -13,8 +13,8 @@ use super::network::Faults;
 use super::switch::JobSetup;
 use super::tensors::OpPlan;
 
-/// Slots of the generated switches, and of the reference beside them.
-pub(super) const SWITCH_SLOTS: u32 = netfold_p4::profile::SLOTS_DEFAULT;
+/// Slots that a scenario's jobs are given ranges of.
+pub(super) const SWITCH_SLOTS: u32 = 1024;
 
 /// Positions x ranks of one simulation, at most about: what keeps one in milliseconds.
 const WORK_MAX: u64 = 3_000;

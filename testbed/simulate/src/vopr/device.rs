@@ -179,6 +179,7 @@ impl Device {
             lane_words,
             ports_max: 64,
             groups_max: 32,
+            entries: u32::MAX,
             udp_port: UDP_PORT,
             sees_source: false,
             bounded_loss,

@@ -77,6 +77,7 @@ fn plan(shape: &Shape) -> TreePlan {
         lane_words: LANES as u32,
         ports_max: 33,
         groups_max: 2,
+        entries: u32::MAX,
         udp_port: 0,
         sees_source: false,
         bounded_loss: true,

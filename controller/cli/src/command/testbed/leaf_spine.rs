@@ -127,8 +127,9 @@ impl LeafSpine {
         if elements == 0 || elements > 1 << 28 {
             return Err(CliError::Usage("a tensor has 1 to 2^28 elements: change --bytes".into()));
         }
-        if !self.slots.is_power_of_two() || self.slots > 1024 {
-            return Err(CliError::Usage(format!("--slots {}: a power of two up to 1024", self.slots)));
+        if !self.slots.is_power_of_two() || self.slots > leaf_spine::SLOTS {
+            let message = format!("--slots {}: a power of two up to {}", self.slots, leaf_spine::SLOTS);
+            return Err(CliError::Usage(message));
         }
         let config = FabricConfig {
             workers: self.workers,

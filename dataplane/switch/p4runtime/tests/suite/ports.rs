@@ -169,8 +169,8 @@ fn port_numbers_are_bounded_and_the_cpu_port_is_reserved() {
     let device = Device::udp(&[]);
     let mut client = Client::primary(device.address());
     let ports: Vec<u32> =
-        (1..1023).map(|peer| attach(&mut client, format!("127.0.0.1:{}", 30_000 + peer)).unwrap()).collect();
-    assert_eq!(ports, (1..=1023).filter(|port| *port != 510).collect::<Vec<_>>());
+        (1..4095).map(|peer| attach(&mut client, format!("127.0.0.1:{}", 30_000 + peer)).unwrap()).collect();
+    assert_eq!(ports, (1..=4095).filter(|port| *port != 510).collect::<Vec<_>>());
     assert_eq!(attach(&mut client, "127.0.0.1:29999"), Err(tonic::Code::ResourceExhausted));
     assert_eq!(attach(&mut client, "127.0.0.1:30001"), Ok(1), "an attached peer keeps its port");
 }
@@ -179,7 +179,7 @@ fn port_numbers_are_bounded_and_the_cpu_port_is_reserved() {
 fn describe_returns_the_address_and_a_boot_id() {
     let device = Device::udp(&[]);
     let described = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
-    assert_eq!((described.lane_words_max, described.ports_max, described.cpu_port), (352, 1023, 510));
+    assert_eq!((described.lane_words_max, described.ports_max, described.cpu_port), (352, 4095, 510));
     let data: SocketAddr = described.data_address.parse().unwrap();
     assert!(data.ip().is_loopback() && data.port() > 0);
     let again = Client::connect(device.address()).ports(DescribeRequest {}).unwrap();
