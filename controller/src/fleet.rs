@@ -103,13 +103,15 @@ pub struct TreeRequest<'a> {
 
 /// How many slots a tree is to be given.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<'a> {
     /// At most, a power of two.
     pub(crate) most: u32,
     /// At least, a power of two.
     pub(crate) fewest: u32,
     /// Of the free slots of a switch at most one in so many, unless that is less than [`Self::fewest`].
     pub(crate) of_free: u32,
+    /// Slots that are about to be free, by the number of the switch: [`Self::of_free`] counts them as free. None at switches beyond its length.
+    pub(crate) leaving: &'a [u32],
 }
 
 /// What there is at the moment.
@@ -446,7 +448,7 @@ impl Fleet {
     pub(crate) fn reserve(
         &mut self,
         request: &TreeRequest<'_>,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         secret: &TicketKey,
     ) -> Result<(Placement, HeldRanges), Shortage> {
         if let Some(peer) = request.members.iter().find(|peer| self.peers.contains(peer)) {
@@ -560,11 +562,13 @@ impl Fleet {
     }
 
     /// The largest power of two of slots that every switch has an aligned range of.
-    fn largest(&self, chosen: &ChosenTree, wanted: Wanted, least: u32) -> Result<u32, Shortage> {
+    fn largest(&self, chosen: &ChosenTree, wanted: Wanted<'_>, least: u32) -> Result<u32, Shortage> {
         let mut slots = wanted.most;
         for switch in &chosen.switches {
             let Switch { slots: free, info, .. } = &self.switches[switch.index()];
-            slots = portion(slots, wanted.fewest, free.free_slots(), wanted.of_free);
+            let leaving = wanted.leaving.get(switch.index()).copied().unwrap_or(0);
+            let available = free.free_slots().saturating_add(leaving);
+            slots = portion(slots, wanted.fewest, available, wanted.of_free);
             let least = least.min(slots);
             slots = free.largest(slots, least).ok_or_else(|| Shortage::Slots {
                 switch: self.called(&info.name),

@@ -48,6 +48,9 @@ impl Coordinator {
             Ok(wanted) => wanted,
             // What the other job gives up is the tenant's at once, and at the switches when these have confirmed it.
             Err(_) if self.make_room_in_quota(formation, fewest) => return self.place(now, formation),
+            Err(short) if in_time && self.may_make_room_soon(Some(formation)) => {
+                return self.wait_for_place(now, formation, short);
+            }
             Err(short) => return self.refuse_formation(formation, shortage(&short)),
         };
         let wanted = self.grantable(&forming.name, wanted).max(fewest);
@@ -64,7 +67,9 @@ impl Coordinator {
             siblings: &siblings,
             authenticated: spec.authenticated,
         };
-        let limits = Wanted { most: wanted, fewest, of_free: first.of_free };
+        // Its part is one of those, too: jobs that closely follow others would get an eighth of the few slots that are free already.
+        let leaving = if may_wait { self.leaving() } else { Vec::new() };
+        let limits = Wanted { most: wanted, fewest, of_free: first.of_free, leaving: &leaving };
         match self.fleet.reserve(&request, limits, &ticket_key) {
             Ok((placement, ranges)) => {
                 let tenant = self.forming[&formation].name.name.tenant.clone();
@@ -80,12 +85,24 @@ impl Coordinator {
                 }
             }
             Err(short) if may_wait => self.wait_for_place(now, formation, short),
-            Err(short) if in_time && self.may_make_room_soon() => self.wait_for_place(now, formation, short),
+            Err(short) if in_time && self.may_make_room_soon(None) => {
+                self.wait_for_place(now, formation, short)
+            }
             Err(short) if self.make_room(formation, wanted, fewest) => {
                 self.wait_for_place(now, formation, short)
             }
             Err(short) => self.refuse_formation(formation, shortage(&short)),
         }
+    }
+
+    /// Slots at each switch of jobs that are over.
+    fn leaving(&self) -> Vec<u32> {
+        let mut leaving = vec![0; self.fleet.len()];
+        for job in self.active.values().filter(|job| job.is_over()) {
+            let slots = job.placement.job().slots;
+            job.placement.switches.iter().for_each(|switch| leaving[*switch] += slots);
+        }
+        leaving
     }
 
     fn install(

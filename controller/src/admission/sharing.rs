@@ -102,12 +102,10 @@ impl Coordinator {
             return false;
         }
         let gives = |job: &ActiveTree| {
-            let slots = job.placement.job().slots;
-            let least = self.config.slots_min.max(job.spec.classes.into());
             job.name.name.tenant == name.name.tenant
                 && (&job.name.name, &job.name.group) != (&name.name, &name.group)
                 && self.may_be_moved(job)
-                && slots >= 2 * fewest.max(least)
+                && job.placement.job().slots / 2 >= self.least_for_others(job, fewest)
         };
         let candidates = self.active.iter().filter(|(_, job)| gives(job));
         let most =
@@ -119,10 +117,38 @@ impl Coordinator {
         true
     }
 
-    /// Whether there are jobs from which slots can be taken once they are set up.
-    pub(super) fn may_make_room_soon(&self) -> bool {
-        let soon = |job: &ActiveTree| job.movable && job.phase.is_starting();
-        self.config.sharing != Sharing::Static && self.active.values().any(soon)
+    /// The fewest slots that a job keeps when others that need `fewest` take half of its slots, and half again.
+    fn least_for_others(&self, job: &ActiveTree, fewest: u32) -> u32 {
+        self.config.slots_min.max(job.spec.classes.into()).max(fewest).max(1)
+    }
+
+    /// So many slots of a tenant's quota as its jobs will give up for formations that need `fewest` each.
+    pub(super) fn quota_to_gain(&self, tenant: &str, fewest: u32) -> u32 {
+        if self.config.sharing != Sharing::Elastic {
+            return 0;
+        }
+        let gives = |job: &ActiveTree| {
+            let (slots, least) = (job.placement.job().slots, self.least_for_others(job, fewest));
+            let halves = std::iter::successors(Some(slots), |slots| Some(slots / 2));
+            slots - halves.take_while(|slots| *slots >= least).last().unwrap_or(slots)
+        };
+        let own = |job: &&ActiveTree| job.movable && !job.is_over() && job.name.name.tenant == tenant;
+        self.active.values().filter(own).map(gives).sum()
+    }
+
+    /// Whether there are jobs from which slots can be taken once they are set up: jobs of its tenant for a formation for which too few are left of the quota.
+    pub(super) fn may_make_room_soon(&self, in_quota: Option<u64>) -> bool {
+        let tenant = in_quota.map(|formation| &self.forming[&formation].name.name.tenant);
+        let soon = |job: &ActiveTree| {
+            let of_tenant = tenant.is_none_or(|tenant| &job.name.name.tenant == tenant);
+            of_tenant && job.movable && job.phase.is_starting()
+        };
+        let takes = match self.config.sharing {
+            Sharing::Static => false,
+            Sharing::Priority => tenant.is_none(),
+            Sharing::Elastic => true,
+        };
+        takes && self.active.values().any(soon)
     }
 
     /// Takes slots from others for a complete formation that finds too few, if the policy says so: then it is to wait.

@@ -105,13 +105,16 @@ impl Coordinator {
         let each = self.fewest_slots(slots, classes).saturating_mul(u32::from(trees));
         let needed = each.saturating_mul(groups);
         let (used, quota) = (self.used(&tenant).slots, record.quota.slots);
-        if needed <= quota.saturating_sub(used) {
+        let gained = self.quota_to_gain(&tenant, self.fewest_slots(slots, classes));
+        let kept = used.saturating_sub(gained);
+        if needed <= quota.saturating_sub(kept) {
             return Ok(());
         }
-        let all = used.saturating_add(needed);
+        let all = kept.saturating_add(needed);
+        let can = if gained > 0 { format!(" ({gained} of them can be given up)") } else { String::new() };
         let noun = if groups == 1 { "group needs" } else { "groups need" };
         let message = format!(
-            "tenant '{tenant}' has {used} of {quota} slots, and {groups} {noun} {needed} more at least, {each} each: end another of its \
+            "tenant '{tenant}' has {used} of {quota} slots{can}, and {groups} {noun} {needed} more at least, {each} each: end another of its \
              jobs, or have its quota raised to {all} slots"
         );
         Err(Refused::new(Refusal::Quota, message))

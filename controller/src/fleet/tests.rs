@@ -38,7 +38,7 @@ fn reserve(
         authenticated: false,
     };
     let secret = fleet.ticket_key();
-    fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret)
+    fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
 }
 
 #[test]
@@ -69,6 +69,34 @@ fn every_shortage_leaves_the_fleet_as_it_was() {
     assert!(matches!(short(&mut fleet, 1, 3..4), Shortage::Epochs), "an epoch is never used twice");
     fleet.release(&b, range_b, &BTreeSet::new());
     assert!(fleet.is_unused());
+}
+
+#[test]
+fn a_part_is_one_of_the_slots_that_are_about_to_be_free_too() {
+    let mut fleet = fleet(1024, 8, 4, 1);
+    let _held = reserve(&mut fleet, 512, 0..1).unwrap();
+    let mut granted = |least: u32, leaving: &[u32]| {
+        let members = peers(1..2);
+        let request = TreeRequest {
+            members: &members,
+            tree: 0,
+            slots: least,
+            numerics: Numerics::Word,
+            siblings: &[],
+            authenticated: false,
+        };
+        let secret = fleet.ticket_key();
+        let wanted = Wanted { most: 1024, fewest: 16, of_free: 8, leaving };
+        let (placement, ranges) =
+            fleet.reserve(&request, wanted, &secret).map_err(|short| short.refusal())?;
+        let slots = placement.job().slots;
+        fleet.release(&placement, ranges, &BTreeSet::new());
+        Ok(slots)
+    };
+    assert_eq!(granted(16, &[]), Ok(64), "an eighth of the 512 that are free");
+    assert_eq!(granted(16, &[512]), Ok(128));
+    assert_eq!(granted(16, &[u32::MAX]), Ok(512), "no more than are free");
+    assert_eq!(granted(1024, &[u32::MAX]), Err(Refusal::Slots), "unless it can wait for them");
 }
 
 #[test]
@@ -122,8 +150,9 @@ fn queues_take_trees_in_turn() {
             authenticated: false,
         };
         let secret = fleet.ticket_key();
-        let (placement, ranges) =
-            fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1 }, &secret).unwrap();
+        let (placement, ranges) = fleet
+            .reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
+            .unwrap();
         (placement.switches[0], placement, ranges)
     };
     let (a, first, _held) = place(16, 1, &[]);
@@ -190,7 +219,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             authenticated,
         };
         let secret = fleet.ticket_key();
-        match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1 }, &secret) {
+        match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1, leaving: &[] }, &secret) {
             Ok(_) => None,
             Err(Shortage::Route(none)) => Some(none.reason),
             Err(other) => panic!("{other}"),

@@ -7,6 +7,7 @@ use netfold_control::{Credentials, Join, Mode, QuotaQuery, Refusal, SessionEvent
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::command::Command;
 use netfold_controller::jobs::{EndReason, JobEvent};
+use netfold_controller::policy::Sharing;
 use netfold_controller::record::{JobName, JobState, Quota, TenantRecord};
 use netfold_controller::view::{JobView, SnapshotScope};
 use std::time::Duration;
@@ -184,28 +185,66 @@ fn a_quota_counts_a_groups_slots_and_no_job_or_worker_twice() {
     bench.finish();
 }
 
-#[test]
-fn a_quota_that_is_too_small_for_groups_is_reported_before_they_join() {
-    let config = Config { tenants: true, jobs_kept: 10, ..config() };
+/// A bench with tenant 'red', who has a quota of 128 slots.
+fn with_quota(sharing: Sharing) -> Bench {
+    let config = Config { tenants: true, jobs_kept: 10, sharing, ..config() };
     let mut bench = Bench::new(Fake::new(1024, 64, 16), config);
     let quota = Quota { slots: 128, ..Quota::UNLIMITED };
     let red = TenantRecord { name: "red".into(), quota, weight: 1, priority: 0, token: None };
     bench.act(|coordinator, now| coordinator.execute(now, Command::AddTenant(red))).unwrap();
-    start(&mut bench, ("red/train", ""), 2, 5000);
-    let query = |groups: u32| QuotaQuery {
+    bench
+}
+
+/// Whether the quota of 'red' has room for so many groups.
+fn query(groups: u32) -> QuotaQuery {
+    QuotaQuery {
         version: netfold_wire::VERSION,
         credentials: Some(Credentials { tenant: "red".into(), token: String::new() }),
         groups,
         slots: SLOTS,
         classes: 1,
         trees: 1,
-    };
-    let mut ask = |query: QuotaQuery| {
-        let id = bench.open().unwrap();
-        bench.say(id, SessionRequest::Quota(query));
-        let received = &bench.received[&id];
-        (received.refusal(), received.text().to_owned(), received.events.contains(&SessionEvent::Quota {}))
-    };
+    }
+}
+
+fn ask_quota(bench: &mut Bench, query: QuotaQuery) -> (Option<Refusal>, String, bool) {
+    let id = bench.open().unwrap();
+    bench.say(id, SessionRequest::Quota(query));
+    let received = &bench.received[&id];
+    (received.refusal(), received.text().to_owned(), received.events.contains(&SessionEvent::Quota {}))
+}
+
+#[test]
+fn slots_that_jobs_of_the_tenant_can_give_up_count_as_room_for_groups() {
+    for (movable, sharing, most) in [
+        (true, Sharing::Elastic, 7),
+        // The half of the quota that is left, or seven eighths.
+        (true, Sharing::Static, 4),
+        (false, Sharing::Elastic, 7),
+    ] {
+        let mut bench = with_quota(sharing);
+        for rank in 0..2 {
+            let id = bench.open().unwrap();
+            let join = Join::new("train", (rank, 2), Mode::Bfp16, SLOTS, 5000 + rank);
+            let credentials = query(1).credentials;
+            bench.say(id, SessionRequest::Join(Join { movable, credentials, ..join }));
+        }
+        bench.run_tasks();
+        assert_eq!(ask_quota(&mut bench, query(most)), (None, String::new(), true), "{sharing:?}");
+        let (reason, text, _) = ask_quota(&mut bench, query(most + 1));
+        assert_eq!(reason, Some(Refusal::Quota));
+        let can = "has 64 of 128 slots (48 of them can be given up), and 8 groups";
+        assert_eq!(text.contains(can), movable && sharing == Sharing::Elastic, "{text}");
+        assert!(text.contains("raised to 144 slots"), "{text}");
+        bench.finish();
+    }
+}
+
+#[test]
+fn a_quota_that_is_too_small_for_groups_is_reported_before_they_join() {
+    let mut bench = with_quota(Sharing::Static);
+    start(&mut bench, ("red/train", ""), 2, 5000);
+    let mut ask = |query: QuotaQuery| ask_quota(&mut bench, query);
     // 64 slots are left: four groups of 16, the fewest that a group is given.
     assert_eq!(ask(query(4)), (None, String::new(), true));
     let (reason, text, _) = ask(query(5));

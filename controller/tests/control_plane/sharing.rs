@@ -348,6 +348,35 @@ fn forty_jobs_that_keep_their_slots_are_admitted() {
 }
 
 #[test]
+fn jobs_that_follow_others_at_once_get_as_many_slots_as_those() {
+    let mut bench = large(&[("red", u32::MAX)]);
+    let pairs = many("red", 40, false);
+    let first: Vec<_> = pairs.iter().map(|pair| pair.join(&mut bench)).collect();
+    let before = held(&bench, &first);
+    let leave = |id: &SessionId| bench.say(*id, SessionRequest::Leave {});
+    first.iter().flatten().for_each(leave);
+    // The switch still has all places of the first jobs; the others use other ports.
+    let next = (0..40).map(|job| Pair::new(format!("next{job}"), 256, 2000 + 2 * job));
+    let next: Vec<_> =
+        next.map(|pair| Pair { movable: false, tenant: Some("red"), ..pair }.ask(&mut bench)).collect();
+    bench.run_tasks();
+    assert_eq!(held(&bench, &next), before);
+    bench.finish();
+}
+
+#[test]
+fn jobs_that_start_at_once_make_room_within_a_quota() {
+    let mut bench = large(&[("red", 256)]);
+    let pairs = many("red", 16, true);
+    let mut members: Vec<_> = pairs.iter().map(|pair| pair.ask(&mut bench)).collect();
+    assert_eq!(bench.received.values().filter_map(|received| received.refusal()).next(), None);
+    bench.run_tasks();
+    settle(&mut bench, &pairs, &mut members, 20);
+    assert_eq!(held(&bench, &members), [16; 16]);
+    bench.finish();
+}
+
+#[test]
 fn hundreds_of_jobs_shrink_to_a_few_slots_each() {
     let mut bench = large(&[("red", u32::MAX)]);
     let pairs = many("red", 300, true);
