@@ -77,10 +77,10 @@ fn no_signal_leaves_a_process() {
 }
 
 /// Ranks that are threads of this process, at a controller: two groups, which the controller lists under the job and ends with it, and a
-/// third that the quota does not allow.
+/// third that the quota does not allow, where no job gives slots up.
 #[test]
 fn groups_are_described_and_ended_with_their_job() {
-    let (_controller, workers, grpc) = dev("");
+    let (_controller, workers, grpc) = dev("--sharing static");
     let at = vacant_address().unwrap();
     let barrier = Barrier::new(2);
     on_all_ranks(2, |rank| {

@@ -57,7 +57,7 @@ fn more_jobs_than_a_tenant_once_had_are_admitted_and_correct() {
 fn a_tenant_none_of_whose_jobs_is_admitted_gets_the_reason() {
     let (_controller, workers) = dev("");
     let (code, lines) =
-        run(&format!("bench jobs --controller {workers} --tenant nobody --jobs 2 --rounds 1"));
+        run(&format!("bench jobs --controller {workers} --tenant unknown --jobs 2 --rounds 1"));
     let error = lines.last().unwrap();
     assert_eq!((code, text(error, "kind")), (Some(1), "credentials"), "{lines:?}");
     assert!(text(error, "message").contains("none of 2 jobs"), "{error}");

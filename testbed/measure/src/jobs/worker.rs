@@ -72,7 +72,7 @@ pub fn take_part(worker: &JobWorker) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints a line. Where nobody reads it, standard input has ended, too.
+/// Prints a line. If its reader has ended, so has standard input.
 fn say(line: &str) {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
