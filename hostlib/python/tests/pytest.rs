@@ -24,6 +24,7 @@ use netfold_testkit::captured::CapturedProcess;
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet};
 use netfold_testkit::transcript::{isolated_shell, play, steps};
+use netfold_testkit::wait::{poll, poll_within};
 use serde_json::{Value, json};
 
 /// All tests of one interpreter take about four minutes on two busy cores.
@@ -204,6 +205,57 @@ fn the_package_under_pytest() {
         Ok(python) => pytest(&python, &site),
         Err(_) => println!("skipped: torch 2, since NETFOLD_TEST_TORCH names no interpreter that has it"),
     }
+}
+
+/// The process groups of a mesh of 2 x 2 ranks are groups of one job, which a controller lists.
+#[test]
+fn a_controller_lists_the_groups_of_a_mesh_under_their_job() {
+    let example = "the example of hybrid sharding at a controller";
+    let Ok(python) = std::env::var("NETFOLD_TEST_TORCH") else {
+        println!("skipped: {example}, since NETFOLD_TEST_TORCH names no interpreter that has torch 2");
+        return;
+    };
+    let netfold = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("netfold");
+    if !netfold.is_file() || !imports(&python, "torch.distributed.fsdp") {
+        println!("skipped: {example}: no `cargo build -p netfold-cli`, or no torch 2.6");
+        return;
+    }
+    let limit = 3 * CONNECT_LIMIT;
+    let [workers, grpc, page, meeting] = std::array::from_fn(|_| vacant_address().unwrap().to_string());
+    let mut dev = Command::new(&netfold);
+    dev.args(["controller", "--dev", "--workers", &workers, "--listen", &grpc, "--http", &page]);
+    let _controller = CapturedProcess::start(&mut dev, limit);
+    // The objects that a command about jobs prints.
+    let objects = |arguments: &[&str]| -> Vec<Value> {
+        let mut command = Command::new(&netfold);
+        let output =
+            command.arg("job").args(arguments).args(["--json", "--controller", &grpc]).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines = output.status.success().then_some(lines).unwrap_or_default();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    poll("a controller", || {
+        succeeds(Command::new(&netfold).args(["job", "list", "--controller", &grpc])).then_some(())
+    });
+    let mut torchrun = Command::new(&python);
+    torchrun.args(["-m", "torch.distributed.run", "--nproc-per-node", "4"]);
+    torchrun.args(["--rdzv-backend", "c10d", "--rdzv-endpoint", &meeting]);
+    torchrun.args(["examples/hsdp.py", "--steps", "60", "--timeout", "200"]).current_dir(manifest_dir());
+    torchrun.env("PYTHONPATH", lay_out()).env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
+    torchrun.env("NETFOLD_CONTROLLER", &workers).env("NETFOLD_TENANT", "red").env("NETFOLD_JOB", "mesh");
+    let training = CapturedProcess::start(&mut torchrun, limit);
+    // The mesh has two groups along each dimension.
+    poll_within(limit, "four groups of two workers under one job", || {
+        let jobs = objects(&["list"]);
+        let [job] = &jobs[..] else { return None };
+        let described = objects(&["describe", &format!("red/{}", job["job"].as_str()?)]);
+        let groups = described.first()?["groups"].as_array()?;
+        let pairs =
+            groups.iter().filter(|group| group["spec"]["workers"] == 2 && group["state"] == "running");
+        (pairs.count() == 4).then_some(())
+    });
+    let output = training.finish().success();
+    assert!(output.contains("x reduce_scatter"), "{output}");
 }
 
 /// Connects by each target: one process for each of the ranks' environments. Returns what each rank reports, for each target.

@@ -39,11 +39,13 @@
 //! - Its gRPC data plane serves one client at a time.
 //! - Its Thrift server, which nothing here uses, listens on a free TCP port of every address and cannot be turned off.
 
+mod cache;
 mod compile;
 mod control;
 mod dataplane;
 mod process;
 
+pub use cache::CACHE;
 pub use compile::{CompileError, Compiled, compile, compile_text};
 pub use control::FrameControlPort;
 pub use dataplane::{DataPlane, DataPlaneError, FramePort};

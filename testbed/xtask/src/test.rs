@@ -56,7 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             let jobs = arguments.jobs.unwrap_or_else(jobs);
             let interpreters =
                 interpreters.join().map_err(|_| anyhow!("the Python clients' setup panicked"))??;
-            let variables = variables(arguments, interpreters);
+            let mut variables = variables(arguments, interpreters);
+            // Several executables have the same programs compiled.
+            variables.push(("NETFOLD_P4C_CACHE", metadata::target_folder()?.join("p4c")));
             executables::run(executables, jobs, &variables, &logs, |finished| {
                 println!("{}", finished.output.trim_end());
                 finished.output.lines().for_each(|line| total.add(line));

@@ -65,12 +65,26 @@ impl JoinOptions {
         Some(Controlled { controller, ca: self.authority(), tenant, job, trees, bind, rendezvous })
     }
 
-    /// Applies the options to the builder of one worker.
+    /// Applies the options to the builder of one worker, with all addresses.
     ///
     /// # Errors
     ///
     /// When the controller's address cannot be resolved.
     pub(crate) fn apply(&self, builder: Builder) -> Result<Builder, netfold::Error> {
+        self.apply_with(builder, &self.bind)
+    }
+
+    /// The same for one of several workers, with the addresses that are its turn.
+    ///
+    /// # Errors
+    ///
+    /// When the controller's address cannot be resolved.
+    pub(crate) fn apply_to_rank(&self, builder: Builder, rank: u16) -> Result<Builder, netfold::Error> {
+        let own = self.bind.iter().cycle().nth(usize::from(rank));
+        self.apply_with(builder, own.map(std::slice::from_ref).unwrap_or_default())
+    }
+
+    fn apply_with(&self, builder: Builder, bind: &[Addresses]) -> Result<Builder, netfold::Error> {
         let builder = builder.trees(self.trees.unwrap_or(1));
         let Some(controller) = &self.controller else { return Ok(builder) };
         let mut builder = builder.controller(controller.as_str())?;
@@ -80,8 +94,8 @@ impl JoinOptions {
         if let Some((tenant, token)) = self.tenancy() {
             builder = builder.tenant(tenant, token);
         }
-        if !self.bind.is_empty() {
-            builder = builder.bind(self.bind.iter().flat_map(|addresses| addresses.0.iter().copied()));
+        if !bind.is_empty() {
+            builder = builder.bind(bind.iter().flat_map(|addresses| addresses.0.iter().copied()));
         }
         Ok(builder)
     }

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::process::Stdio;
 
+use netfold_p4::allreduce;
+use netfold_p4::profile::Profile;
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet, veth_between};
 use netfold_testkit::wait::poll;
@@ -10,8 +12,8 @@ use serde_json::Value;
 
 use crate::process::{Process, netfold_within, number, text};
 
-/// The hosts' addresses are 10.79.0.1 and 10.79.0.2, one at each port of the switch.
-const HOSTS: [u8; 2] = [1, 2];
+/// The hosts' addresses are 10.79.0.1 to 10.79.0.4, one at each port of the switch.
+const HOSTS: [u8; 4] = [1, 2, 3, 4];
 const SWITCH: &str = "10.79.0.254";
 const SWITCH_MAC: &str = "02:00:0a:4f:00:fe";
 /// The management link's ends: that of the controller, and that of the switch.
@@ -27,7 +29,7 @@ fn host_mac(host: u8) -> String {
     format!("02:00:0a:4f:00:{host:02x}")
 }
 
-/// Two namespaces, one of the hosts and the controller, one of the switch, and three links between them. Dropping it removes them.
+/// Two namespaces, one of the hosts and the controller, one of the switch, and links between them. Dropping it removes them.
 struct Network {
     hosts: String,
     switch: String,
@@ -94,20 +96,28 @@ fn topology(kind: &str) -> String {
     text
 }
 
+/// The first object that a command prints, if it prints one.
+fn one(network: &Network, arguments: &str) -> Value {
+    let output = netfold_within(&network.hosts, arguments).arg("--json").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+}
+
+fn start_controller(network: &Network, topology: &str) -> Process {
+    let file = network.folder.write("topology.toml", topology);
+    let state = network.folder.file("state.redb");
+    let arguments = format!("controller --topology {file} --state {state} --insecure");
+    Process::spawn(netfold_within(&network.hosts, &arguments))
+}
+
 /// Two tenants' concurrent jobs on a running switch, a third job that is refused, and their description.
 fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
     let within = |arguments: &str| Process::spawn(netfold_within(&network.hosts, arguments));
-    let one = |arguments: &str| -> Value {
-        let output = netfold_within(&network.hosts, arguments).arg("--json").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        said.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
-    };
+    let one = |arguments: &str| one(network, arguments);
     let wait_for = |arguments: &str, done: &dyn Fn(&Value) -> bool| {
         poll(arguments, || Some(one(arguments)).filter(done))
     };
-    let file = network.folder.write("topology.toml", topology);
-    let state = network.folder.file("state.redb");
-    let mut controller = within(&format!("controller --topology {file} --state {} --insecure", state));
+    let mut controller = start_controller(network, topology);
     controller.event("controlling");
     wait_for("switch describe s1", &|switch| switch["up"] == true);
     let token = |tenant: &str| text(&one(&format!("tenant add {tenant} --slots 16")), "token").to_owned();
@@ -163,32 +173,63 @@ fn two_tenants_share_a_software_switch() {
     two_tenants_share_it(&network, &topology(""), 2000);
 }
 
+/// A bmv2 that runs the program of profile `hardware`, and the lines of its switch in the topology file; `None` where it is not installed.
+fn bmv2(network: &Network) -> Option<(netfold_testkit::process::Process, String)> {
+    if let Some(tool) = netfold_lab::bmv2::missing_tool() {
+        println!("skipped: {tool} is not on PATH (see p4.org)");
+        return None;
+    }
+    let program = allreduce::program(&Profile::hardware()).unwrap();
+    network.folder.write("hardware.json", &netfold_lab::bmv2::compile(&program).unwrap().json);
+    let mut switch = namespace::command_in(&network.switch, "simple_switch_grpc");
+    switch
+        .args(["--no-p4", "--device-id", "1"])
+        .args(HOSTS.iter().flat_map(|host| ["-i".to_owned(), format!("{host}@p{host}")]))
+        .args(["--", "--cpu-port", "510", "--grpc-server-addr", P4RUNTIME])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let kind = format!(
+        "kind = \"bmv2\"\nprofile = \"hardware\"\ndevice_config = \"hardware.json\"\ndata = \"{SWITCH}:20038\"\n"
+    );
+    Some((netfold_testkit::process::Process::spawn(switch), kind))
+}
+
 #[test]
 fn two_tenants_share_a_bmv2() {
     if !namespace::available() {
         return;
     }
-    if let Some(tool) = netfold_lab::bmv2::missing_tool() {
-        println!("skipped: {tool} is not on PATH (see p4.org)");
+    let network = Network::new("bmv2");
+    let Some((_switch, kind)) = bmv2(&network) else { return };
+    two_tenants_share_it(&network, &topology(&kind), 40);
+}
+
+/// The slots of profile `hardware` are enough for a job of four ranks and 63 groups of two, 16 slots each. The 64th reduces among its ranks.
+#[test]
+fn a_bmv2_has_as_many_groups_of_a_job_as_slots_for_them() {
+    if !namespace::available() {
         return;
     }
-    let network = Network::new("bmv2");
-    let text =
-        netfold_within(&network.hosts, "p4 emit --target v1model --profile hardware").output().unwrap();
-    let program = network.folder.write("hardware.p4", text.stdout);
-    command(&format!(
-        "p4c-bm2-ss --std p4-16 {program} -o {}/hardware.json",
-        network.folder.path().display()
+    let network = Network::new("groups");
+    let Some((_switch, kind)) = bmv2(&network) else { return };
+    let mut controller = start_controller(&network, &topology(&kind));
+    controller.event("controlling");
+    poll("the switch", || (one(&network, "switch describe s1")["up"] == true).then_some(()));
+    let held = Profile::hardware().slots / 16 - 1;
+    assert!(Profile::hardware().jobs_of(2) > held, "its other tables have room for more");
+    // A quota that is larger than the switch, so that it refuses none.
+    let token = text(&one(&network, "tenant add red --slots 2048"), "token").to_owned();
+    let mut bench = Process::spawn(netfold_within(
+        &network.hosts,
+        &format!(
+            "bench groups --controller 127.0.0.1:20041 --tenant red --token {token} --bind {} \
+             --groups {} --size 2 --processes 4 --bytes 16KiB --slots 16",
+            HOSTS.map(|host| format!("10.79.0.{host}")).join(","),
+            held + 1
+        ),
     ));
-    let mut switch = namespace::command_in(&network.switch, "simple_switch_grpc");
-    switch
-        .args(["--no-p4", "--device-id", "1", "-i", "1@p1", "-i", "2@p2"])
-        .args(["--", "--cpu-port", "510", "--grpc-server-addr", P4RUNTIME])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    let _switch = netfold_testkit::process::Process::spawn(switch);
-    let kind = format!(
-        "kind = \"bmv2\"\nprofile = \"hardware\"\ndevice_config = \"hardware.json\"\ndata = \"{SWITCH}:20038\"\n"
-    );
-    two_tenants_share_it(&network, &topology(&kind), 40);
+    let row = bench.event("groups");
+    assert_eq!((number(&row, "at_switch"), number(&row, "wrong")), (f64::from(held), 0.0), "{row}");
+    assert_eq!(bench.wait().code(), Some(0), "{row}");
+    println!("{row}");
 }

@@ -12,7 +12,7 @@ use netfold_p4::check::CheckError;
 use netfold_p4::ir::Program;
 use netfold_p4::v1model;
 
-use super::COMPILER;
+use super::{COMPILER, cache};
 
 /// What the compiler made of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +70,13 @@ impl std::fmt::Display for At<'_> {
 }
 
 /// Results by text: compiling takes a second or more, and tests want the same few programs.
-static CACHE: Mutex<BTreeMap<String, Arc<Compiled>>> = Mutex::new(BTreeMap::new());
+static COMPILED: Mutex<BTreeMap<String, Arc<Compiled>>> = Mutex::new(BTreeMap::new());
 
 /// Programs kept; the cache starts anew when there are more.
-const CACHE_MAX: usize = 64;
+const COMPILED_MAX: usize = 64;
 
-/// Compiles a program for bmv2. The same text is compiled once a run; compilations wait for each other.
+/// Compiles a program for bmv2. The same text is compiled once a run, and once ever where the environment variable [`CACHE`](super::CACHE)
+/// names a folder; compilations wait for each other.
 ///
 /// # Errors
 ///
@@ -90,12 +91,16 @@ pub fn compile(program: &Program) -> Result<Arc<Compiled>, CompileError> {
 ///
 /// [`CompileError`].
 pub fn compile_text(text: &str) -> Result<Arc<Compiled>, CompileError> {
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cache = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(compiled) = cache.get(text) {
         return Ok(Arc::clone(compiled));
     }
-    let compiled = Arc::new(run(text)?);
-    if cache.len() >= CACHE_MAX {
+    let compiled = match cache::folder() {
+        Some(folder) => cache::find_or(&folder, text, || run(text))?,
+        None => run(text)?,
+    };
+    let compiled = Arc::new(compiled);
+    if cache.len() >= COMPILED_MAX {
         cache.clear();
     }
     cache.insert(text.to_owned(), Arc::clone(&compiled));

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bmv2;
+mod compiler;
 mod differential;
 mod differential_bmv2;
 mod managed;

@@ -186,7 +186,7 @@ impl Groups {
         if let Some(switch) = &self.switch {
             builder = builder.switch(switch.clone())?;
         }
-        let comm = self.joining.apply(builder)?.connect()?;
+        let comm = self.joining.apply_to_rank(builder, rank)?.connect()?;
         comm.barrier()?;
         let before = Held::now();
         let start = Instant::now();
