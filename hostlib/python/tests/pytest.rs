@@ -231,7 +231,7 @@ fn a_controller_lists_the_groups_of_a_mesh_under_their_job() {
         let output =
             command.arg("job").args(arguments).args(["--json", "--controller", &grpc]).output().unwrap();
         let lines = String::from_utf8(output.stdout).unwrap();
-        let lines = output.status.success().then_some(lines).unwrap_or_default();
+        let lines = if output.status.success() { lines } else { String::new() };
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     poll("a controller", || {
