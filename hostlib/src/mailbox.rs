@@ -147,10 +147,12 @@ impl<T: QueueItem> Mailbox<T> {
         }
     }
 
-    /// Engine's thread: sleeps until a caller has left something for it, or the inbox has changed and no caller `has` the engine, at most
-    /// `timeout`; whether there is something for it to do.
-    pub(crate) fn wait_for_thread(&self, timeout: Duration, has: bool) -> bool {
-        let is_needed = |inbox: &Inbox<T>| inbox.roused || (!has && self.notified.load(Ordering::Acquire));
+    /// Engine's thread: sleeps until a caller has left something for it, or the inbox has changed and no caller has the engine, at most
+    /// `timeout`; whether there is something for it to do. `is_taken` returns whether a caller has the engine. It is called while the inbox
+    /// is locked: a caller that gives the engine back after that finds what was put into the inbox before, and what is put in later wakes the thread.
+    pub(crate) fn wait_for_thread(&self, timeout: Duration, is_taken: impl Fn() -> bool) -> bool {
+        let is_needed =
+            |inbox: &Inbox<T>| inbox.roused || (self.notified.load(Ordering::Acquire) && !is_taken());
         let mut inbox = self.lock();
         if !is_needed(&inbox) {
             inbox = self.arrival.wait_timeout(inbox, timeout).unwrap_or_else(PoisonError::into_inner).0;
@@ -259,5 +261,35 @@ impl<T: QueueItem> Mailbox<T> {
             submission.reject(error.clone());
         }
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Item;
+
+    impl QueueItem for Item {
+        fn reject(self, _: Error) {}
+    }
+
+    #[test]
+    fn what_is_put_into_the_inbox_while_the_engine_is_given_back_is_found() {
+        let mailbox = Mailbox::<Item>::unsubscribed(Waker::noop().clone(), &ShutdownState::default());
+        let wait = |taken: bool| {
+            let is_taken = || {
+                assert!(mailbox.inbox.try_lock().is_err(), "an item may come between the look and the wait");
+                taken
+            };
+            mailbox.wait_for_thread(Duration::ZERO, is_taken)
+        };
+        assert!(!wait(false) && !wait(true), "nothing to do");
+        mailbox.submit(Item);
+        assert!(!wait(true), "the caller that has the engine takes it");
+        assert!(wait(false));
+        mailbox.rouse_thread();
+        assert!(wait(true), "left by a caller");
+        assert!(!wait(true), "once");
     }
 }

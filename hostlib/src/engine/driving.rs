@@ -88,8 +88,8 @@ impl SharedEngine {
     /// for a while.
     fn wait_until_needed(&self, release_time: Duration) {
         loop {
-            let is_taken = matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock));
-            let left = if is_taken { release_time } else { release_time.saturating_sub(self.since_call()) };
+            let is_taken = || matches!(self.engine.try_lock(), Err(TryLockError::WouldBlock));
+            let left = if is_taken() { release_time } else { release_time.saturating_sub(self.since_call()) };
             if left.is_zero() || self.mailbox.wait_for_thread(left, is_taken) {
                 return;
             }
