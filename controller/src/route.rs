@@ -34,7 +34,7 @@ pub mod stripe;
 pub use error::{RouteError, Unfit};
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netfold_control::Numerics;
 use netfold_wire::WORLD_MAX;
@@ -230,7 +230,7 @@ pub fn choose(
     }
     let search = Search::new(topology, network, request)?;
     if let Some(only) = search.at_one_switch()? {
-        return Ok(only);
+        return search.check_ports(only);
     }
     let mut best: Option<(Cost<'_>, ChosenTree)> = None;
     let mut worst = None;
@@ -244,7 +244,7 @@ pub fn choose(
         }
     }
     let none = || worst.unwrap_or_else(|| search.no_root());
-    best.map(|(_, tree)| tree).ok_or_else(none)
+    search.check_ports(best.map(|(_, tree)| tree).ok_or_else(none)?)
 }
 
 /// What is compared between trees, least first.
@@ -385,6 +385,23 @@ impl<'a> Search<'a> {
             first = first.and(room.map(|()| None));
         }
         first
+    }
+
+    /// Checks that switches can distinguish the tree's workers: those with ports of their own do so by the port alone.
+    fn check_ports(&self, tree: ChosenTree) -> Result<ChosenTree, RouteError> {
+        let mut taken = BTreeMap::new();
+        for (rank, plane) in (0_u16..).zip(&tree.planes) {
+            let host = self.request.members[usize::from(rank)].host;
+            let at = &self.topology.host(host).planes[*plane];
+            if !self.topology.switch(at.switch).has_ethernet() {
+                continue;
+            }
+            if let Some(first) = taken.insert((at.switch, at.port), rank) {
+                let (switch, port) = (self.name(at.switch), at.port.unwrap_or_default());
+                return Err(RouteError::SharedPort { switch, port, ranks: vec![first, rank] });
+            }
+        }
+        Ok(tree)
     }
 
     /// The plane in which a worker is at a switch.

@@ -72,6 +72,18 @@ pub enum RouteError {
         /// The children.
         children: usize,
     },
+    /// Two workers at one port of a switch that distinguishes a job's workers by their ports.
+    #[error(
+        "{} are at port {port} of switch {switch:?}, which distinguishes a job's workers by their ports: let the ranks of a host share memory, or run one rank at each port", Ranks(.ranks)
+    )]
+    SharedPort {
+        /// The switch.
+        switch: String,
+        /// Its port.
+        port: u16,
+        /// The workers, by rank.
+        ranks: Vec<u16>,
+    },
     /// The numerics need all workers at one depth, and they are not.
     #[error(
         "sums are shifted at every level in wide numerics, and below switch {root:?} workers would be at different depths: use another mode, or switches of one kind of place"
@@ -133,6 +145,7 @@ impl RouteError {
             },
             Self::Switch { why: Unfit::LaneWords { .. }, .. }
             | Self::FanIn { .. }
+            | Self::SharedPort { .. }
             | Self::Depth { .. }
             | Self::Path { .. } => Refusal::Path,
         }

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use netfold_control::Refusal;
+use netfold_controller::route::{NetworkState, RouteRequest, SwitchState, choose};
 use netfold_controller::topology::{
     Element, Kind, Mac, Problem, RATE_DEFAULT, Role, SwitchId, Topology, TopologyError,
 };
@@ -123,6 +125,23 @@ fn a_leaf_spine_is_read_as_it_is_written() {
     assert_eq!(around, [(0, leaf1), (1, leaf2), (2, leaf1)]);
     let rates: Vec<_> = topology.links().iter().map(|link| link.rate_bps).collect();
     assert_eq!(rates, [RATE_DEFAULT, 2_500_000_000, RATE_DEFAULT]);
+}
+
+#[test]
+fn switches_with_ports_of_their_own_have_one_worker_of_a_job_at_each() {
+    let topology = Topology::from_toml(BMV2).unwrap();
+    let network = NetworkState::idle(&topology, SwitchState::idle(1024, 64));
+    let member = topology.member(address("10.0.1.1")).unwrap();
+    assert!(choose(&topology, &network, &RouteRequest::new(&[member], 16)).is_ok());
+    let error = choose(&topology, &network, &RouteRequest::new(&[member, member], 16)).unwrap_err();
+    let expected = "ranks 0, 1 are at port 1 of switch \"s1\", which distinguishes a job's workers by their ports: \
+                    let the ranks of a host share memory, or run one rank at each port";
+    assert_eq!((error.to_string().as_str(), error.refusal()), (expected, Refusal::Path));
+    // A software switch distinguishes them by their addresses.
+    let topology = Topology::from_toml(LEAF_SPINE).unwrap();
+    let network = NetworkState::idle(&topology, SwitchState::idle(1024, 64));
+    let member = topology.member(address("10.1.0.16")).unwrap();
+    assert!(choose(&topology, &network, &RouteRequest::new(&[member, member], 16)).is_ok());
 }
 
 #[test]
