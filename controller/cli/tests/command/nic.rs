@@ -173,10 +173,16 @@ fn a_switch_on_each_host_sends_one_stream_up() {
     above.signal("TERM");
     let counters = above.event("counters");
     let (came, went) = (number(&counters, "packets_in"), number(&counters, "packets_out"));
-    println!("workers sent {sent} packets, two hosts sent {came} and received {went}");
-    // One stream from each host, and a tenth for retransmissions, descriptors and probes.
-    let one_each = 2.0 * CHUNKS..2.2 * CHUNKS;
-    assert!(one_each.contains(&came) && one_each.contains(&went), "{counters}");
+    // On busy cores timers expire before results come, so what is sent again is counted and not bounded: for sums that lack another host
+    // (`duplicate`), and for those that are complete, each of which is answered once more (`repeated`).
+    let repeated = number(&counters, "repeated");
+    let again = repeated + number(&counters["packets"], "duplicate");
+    println!(
+        "workers sent {sent} packets, two hosts sent {came}, {again} of them again, and received {went}"
+    );
+    // One stream from each host, and a twentieth for descriptors and probes.
+    let one_each = 2.0 * CHUNKS..2.1 * CHUNKS;
+    assert!(one_each.contains(&(came - again)) && one_each.contains(&(went - repeated)), "{counters}");
 }
 
 /// A host and a rack's switch in network namespaces of their own, with a link of 200 Mbit/s between them. Dropping it removes them.
