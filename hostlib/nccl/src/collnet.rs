@@ -9,7 +9,8 @@ use crate::abi::{
     PropertiesV12, Returned,
 };
 use crate::entry::{
-    dereg_mr, devices, finalize, get_properties, init, init_context, posted, reg_mr, reg_mr_v6, tested,
+    dereg_mr, devices, finalize, get_properties, init, init_context, posted, reg_mr, reg_mr_dma_buf,
+    reg_mr_v6, tested,
 };
 use crate::group::{self, CollGroup, GroupListener, Reduction, bytes_of};
 use crate::guard::{element, guard, length, put, read_handle, write_handle};
@@ -301,7 +302,7 @@ static ncclCollNetPlugin_v6: CollNetV6 = CollNetV6 {
     connect: Some(connect_v6),
     reduce_support: Some(reduce_support),
     reg_mr: Some(reg_mr_v6),
-    reg_mr_dma_buf: None,
+    reg_mr_dma_buf: Some(reg_mr_dma_buf),
     dereg_mr: Some(dereg_mr),
     iallreduce: Some(iallreduce),
     iflush: Some(iflush),
@@ -321,7 +322,7 @@ static ncclCollNetPlugin_v8: CollNetV8 = CollNetV8 {
     connect: Some(connect),
     reduce_support: Some(reduce_support),
     reg_mr: Some(reg_mr),
-    reg_mr_dma_buf: None,
+    reg_mr_dma_buf: Some(reg_mr_dma_buf),
     dereg_mr: Some(dereg_mr),
     iallreduce: Some(iallreduce),
     iallgather: Some(iallgather::<PartV8>),
@@ -342,7 +343,7 @@ const fn table_v11<P: crate::properties::Properties>() -> CollNetV11<P> {
         connect: Some(connect),
         reduce_support: Some(reduce_support),
         reg_mr: Some(reg_mr),
-        reg_mr_dma_buf: None,
+        reg_mr_dma_buf: Some(reg_mr_dma_buf),
         dereg_mr: Some(dereg_mr),
         iallreduce: Some(iallreduce_v11),
         iallgather: Some(iallgather::<PartV11>),

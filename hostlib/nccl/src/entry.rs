@@ -96,6 +96,34 @@ pub(crate) unsafe extern "C" fn reg_mr(
     guard("regMr", || register(data, kind, out))
 }
 
+/// `regMrDmaBuf`. NCCL calls it for devices whose `ptrSupport` has DMABUF, which these do not have.
+pub(crate) unsafe extern "C" fn reg_mr_dma_buf(
+    _: Handle,
+    _: *mut c_void,
+    _: usize,
+    _: c_int,
+    _: u64,
+    _: c_int,
+    _: Out,
+) -> Returned {
+    guard("regMrDmaBuf", || {
+        Err(Failure::new(
+            Code::Internal,
+            "dma-buf memory cannot be registered: packets are sent from memory of the host (ptrSupport is HOST)",
+        ))
+    })
+}
+
+/// `getDeviceMr`. NCCL calls it for devices whose `netDeviceType` is not HOST.
+pub(crate) unsafe extern "C" fn get_device_mr(_: Handle, _: Handle, _: Out) -> Returned {
+    guard("getDeviceMr", || {
+        Err(Failure::new(
+            Code::Internal,
+            "GPUs cannot use this network themselves: there is no device offload (netDeviceType is HOST)",
+        ))
+    })
+}
+
 /// `deregMr`.
 pub(crate) unsafe extern "C" fn dereg_mr(_: Handle, _: Handle) -> Returned {
     guard("deregMr", || Ok(()))

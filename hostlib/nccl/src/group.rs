@@ -11,7 +11,7 @@ use crate::abi::Handle;
 use crate::handle::{Endpoint, Purpose, digest};
 use crate::handshake;
 use crate::interfaces::Device;
-use crate::memory::Region;
+use crate::memory::{Leftover, Region};
 use crate::registry::{Id, Slots};
 use crate::result::{Code, Failure, Result};
 use crate::settings::Settings;
@@ -49,6 +49,8 @@ struct Request {
     /// An operation for each section of a window; one for an all-reduce.
     works: Vec<Work>,
     bytes: usize,
+    /// Input to clear when all are done.
+    leftover: Option<Leftover>,
 }
 
 /// The arguments of an all-reduce.
@@ -204,7 +206,7 @@ impl CollGroup {
     pub(crate) fn all_reduce(&self, what: Reduction, send: Region, recv: Region) -> Result<Option<Handle>> {
         let (dtype, op) = self.supported(what.dtype, what.op)?;
         let bytes = recv.len();
-        self.post(bytes, || {
+        self.post(bytes, send.leftover(Some(&recv)), || {
             let call = Call::new(Collective::AllReduce, dtype, op, what.count);
             Ok(vec![crate::memory::submit(&self.comm, &call, Some(send), Some(recv))?])
         })
@@ -219,9 +221,10 @@ impl CollGroup {
         recv: Region,
     ) -> Result<Option<Handle>> {
         let bytes = recv.len();
+        let leftover = send.as_ref().and_then(|send| send.leftover(Some(&recv)));
         let parts = recv.split(sections.iter().map(|section| section.place.clone()));
         let mut send = send;
-        self.post(bytes, || {
+        self.post(bytes, leftover, || {
             let works = sections.iter().zip(parts).map(|(section, part)| {
                 let root = section.rank;
                 let call = Call::new(Collective::Broadcast { root }, DType::U8, ReduceOp::Sum, part.len());
@@ -243,9 +246,10 @@ impl CollGroup {
     ) -> Result<Option<Handle>> {
         let (dtype, op) = self.supported(dtype, op)?;
         let bytes = recv.as_ref().map_or(0, Region::len);
+        let leftover = send.leftover(recv.as_ref());
         let parts = send.split(sections.iter().map(|section| section.place.clone()));
         let mut recv = recv;
-        self.post(bytes, || {
+        self.post(bytes, leftover, || {
             let works = sections.iter().zip(parts).map(|(section, part)| {
                 let root = section.rank;
                 let call = Call::new(Collective::Reduce { root }, dtype, op, part.len() / dtype.size());
@@ -268,13 +272,18 @@ impl CollGroup {
     }
 
     /// Starts operations and makes one request of them; `None` when the maximum is in flight.
-    fn post(&self, bytes: usize, start: impl FnOnce() -> Result<Vec<Work>>) -> Result<Option<Handle>> {
+    fn post(
+        &self,
+        bytes: usize,
+        leftover: Option<Leftover>,
+        start: impl FnOnce() -> Result<Vec<Work>>,
+    ) -> Result<Option<Handle>> {
         // All ranks post the same calls in the same order, so posting is one step with taking a slot.
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if requests.is_full() {
             return Ok(None);
         }
-        let slot = requests.put(Request { works: start()?, bytes });
+        let slot = requests.put(Request { works: start()?, bytes, leftover });
         Ok(slot.map(|(slot, turn)| self.id.request(slot, turn)))
     }
 
@@ -308,6 +317,9 @@ impl CollGroup {
             }
         }
         let bytes = request.bytes;
+        if let Some(leftover) = request.leftover.take().filter(|_| failed.is_none()) {
+            leftover.clear(&request.works);
+        }
         requests.free(slot);
         match failed {
             None => Ok(Some(bytes)),

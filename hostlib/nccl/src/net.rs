@@ -7,7 +7,8 @@ use crate::abi::{
     Handle, Ignored, Logger, Name, NetV6, NetV8, NetV11, Out, PropertiesV11, PropertiesV12, Returned,
 };
 use crate::entry::{
-    dereg_mr, devices, finalize, get_properties, init, init_context, posted, reg_mr, reg_mr_v6, tested,
+    dereg_mr, devices, finalize, get_device_mr, get_properties, init, init_context, posted, reg_mr,
+    reg_mr_dma_buf, reg_mr_v6, tested,
 };
 use crate::guard::{element, guard, length, put, read_handle, write_handle};
 use crate::handle::{Endpoint, Purpose, set_state, state};
@@ -243,7 +244,7 @@ static ncclNetPlugin_v6: NetV6 = NetV6 {
     connect: Some(connect),
     accept: Some(accept),
     reg_mr: Some(reg_mr_v6),
-    reg_mr_dma_buf: None,
+    reg_mr_dma_buf: Some(reg_mr_dma_buf),
     dereg_mr: Some(dereg_mr),
     isend: Some(isend),
     irecv: Some(irecv),
@@ -265,7 +266,7 @@ static ncclNetPlugin_v8: NetV8 = NetV8 {
     connect: Some(connect_v8),
     accept: Some(accept_v8),
     reg_mr: Some(reg_mr),
-    reg_mr_dma_buf: None,
+    reg_mr_dma_buf: Some(reg_mr_dma_buf),
     dereg_mr: Some(dereg_mr),
     isend: Some(isend),
     irecv: Some(irecv),
@@ -274,7 +275,7 @@ static ncclNetPlugin_v8: NetV8 = NetV8 {
     close_send: Some(close_link),
     close_recv: Some(close_link),
     close_listen: Some(close_listen),
-    get_device_mr: None,
+    get_device_mr: Some(get_device_mr),
     irecv_consumed: None,
 };
 
@@ -288,7 +289,7 @@ const fn table_v11<P: crate::properties::Properties>() -> NetV11<P> {
         connect: Some(connect_v11),
         accept: Some(accept_v8),
         reg_mr: Some(reg_mr),
-        reg_mr_dma_buf: None,
+        reg_mr_dma_buf: Some(reg_mr_dma_buf),
         dereg_mr: Some(dereg_mr),
         isend: Some(isend_v11),
         irecv: Some(irecv_v11),
@@ -297,7 +298,7 @@ const fn table_v11<P: crate::properties::Properties>() -> NetV11<P> {
         close_send: Some(close_link),
         close_recv: Some(close_link),
         close_listen: Some(close_listen),
-        get_device_mr: None,
+        get_device_mr: Some(get_device_mr),
         irecv_consumed: None,
         make_v_device: None,
         finalize: Some(finalize),

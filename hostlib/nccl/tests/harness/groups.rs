@@ -120,9 +120,7 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
         assert_eq!(properties.max_coll, 1 << 30);
     }
     assert!(coll.0.properties(1).is_err() && coll.0.properties(-1).is_err());
-    for absent in ["regMrDmaBuf", "makeVDevice"] {
-        assert!(coll.0.is_null(absent), "{absent} is not offered");
-    }
+    assert!(coll.0.is_null("makeVDevice"), "makeVDevice is not offered");
     let comm = connect(place, coll).unwrap_or_else(|code| panic!("connect: {code}: {:?}", log_lines()));
     let supported: Vec<(i32, i32)> = (0..12)
         .flat_map(|dtype| (0..4).map(move |op| (dtype, op)))
@@ -156,7 +154,10 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
         windows::mistakes(coll, comm);
     }
     let limit = fill(place, coll, comm);
+    leftovers(place, coll, comm);
     assert!(coll.0.register(comm, std::ptr::dangling_mut(), 64, CUDA).is_err(), "memory of GPUs is refused");
+    assert_eq!(coll.0.register_dma_buf(comm), 3, "so are dma-bufs");
+    assert!(log_lines().pop().unwrap_or_default().contains("dma-buf memory cannot be registered"));
     place.barrier();
     assert_eq!(coll.0.close("closeColl", comm), 0);
     assert_eq!(coll.finalize(), 0);
@@ -171,6 +172,42 @@ pub(crate) fn everything(place: &RankContext, coll: &mut CollNet) {
          {windows} windows of all-gathers and reduce-scatters correct",
         names.join(", ")
     ));
+}
+
+/// NCCL reduces whole chunks of its staging buffers, and writes no more than the elements that there are: the rest of a chunk is what an
+/// earlier request left there.
+fn leftovers(place: &RankContext, coll: &CollNet, comm: Ptr) {
+    const CHUNK: usize = 16 << 10;
+    let (mut send, mut recv) = (vec![0_u8; CHUNK], vec![0_u8; CHUNK]);
+    let mut reduce = |send: &mut Vec<u8>, (dtype, op), bits: u32, salt, count| {
+        send.chunks_mut(4).for_each(|word| {
+            if bits != 0 {
+                word.copy_from_slice(&bits.to_ne_bytes())
+            }
+        });
+        let elements = input(dtype, place.rank, salt, count);
+        send[..elements.len()].copy_from_slice(&elements);
+        let memory = (send.as_ptr(), recv.as_mut_ptr());
+        let none = (std::ptr::dangling_mut(), std::ptr::dangling_mut());
+        let posted = coll.all_reduce(comm, memory, CHUNK / size_of(dtype), (dtype, op), none);
+        let request = posted.unwrap_or_else(|code| panic!("iallreduce: {code}: {:?}", log_lines().last()));
+        assert!(!request.is_null());
+        until("an all-reduce", TIMEOUT, || coll.0.test(request).unwrap());
+        let right = expected(dtype, op, place.world, salt, count);
+        assert_eq!(recv[..right.len()], right, "{count} elements of dtype {dtype} after {bits:x}");
+    };
+    // Words that are NaN, infinite or large in a type that is reduced next: f32, f16, bf16.
+    for (salt, bits) in
+        [0x7fc0_0000, 0x7f80_0000, 0x7e96_7699, 0x7c00_7c00, 0x7f80_7f80].into_iter().enumerate()
+    {
+        for next in [(7, 0), (6, 0), (9, 0)] {
+            for earlier in [(2, 2), (1, 0), (4, 0)] {
+                // No elements of its own: only what fills the chunk.
+                reduce(&mut send, earlier, bits, salt, 0);
+                reduce(&mut send, next, 0, salt, 1 + 100 * salt);
+            }
+        }
+    }
 }
 
 /// Posts until NULL comes back: that many may be in flight.

@@ -307,6 +307,19 @@ impl Table {
         if result == 0 { Ok(out) } else { Err(result) }
     }
 
+    /// The result of `regMrDmaBuf`.
+    pub(crate) fn register_dma_buf(&self, comm: Ptr) -> c_int {
+        let mut out = null_mut();
+        let arguments = (comm, std::ptr::dangling_mut(), 4096, 2, 0, 5, &raw mut out);
+        let (comm, data, size, kind, offset, file, out) = arguments;
+        call!(
+            self,
+            "regMrDmaBuf",
+            (Ptr, *mut u8, usize, c_int, u64, c_int, *mut Ptr),
+            (comm, data, size, kind, offset, file, out)
+        )
+    }
+
     pub(crate) fn deregister(&self, comm: Ptr, registration: Ptr) {
         assert_eq!(call!(self, "deregMr", (Ptr, Ptr), (comm, registration)), 0);
     }
