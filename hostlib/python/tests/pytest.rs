@@ -422,4 +422,7 @@ fn the_wheel_installs_without_a_toolchain_and_runs_its_demo() {
     let printed = String::from_utf8(demo.stdout).unwrap();
     assert!(demo.status.success(), "{printed}{}", String::from_utf8_lossy(&demo.stderr));
     assert!(printed.ends_with("The results are correct.\n"), "{printed}");
+    let mut checks = user(&empty.join("bin/netfold-gpu-check"));
+    let checks = checks.arg("--list").output().unwrap();
+    assert!(checks.status.success() && checks.stdout.starts_with(b"nccl-load"), "{checks:?}");
 }
