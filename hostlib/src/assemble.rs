@@ -15,12 +15,12 @@ use netfold_collectives::shared::{SharedConfig, SharedGroup, SharedHandle};
 use netfold_wire::LaneOps;
 
 use crate::attach::Attacher;
-use crate::communicator::{Communicator, HostThread, Parts, Place};
+use crate::communicator::{Communicator, Parts, Place};
 use crate::confidential::{AgreedKey, Members, agree};
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::fabric::{Hierarchy, InBinary32, MeshPeers, Ranks, SharedFabric};
-use crate::host::{Fabric, HostEngine, SingleRank};
+use crate::host::{Fabric, HostEngine, HostThread, SingleRank};
 use crate::join::{Attachment, spawn};
 use crate::links::{Links, mesh_error};
 use crate::lower::OpContext;
@@ -31,7 +31,7 @@ use crate::shutdown::ShutdownState;
 use crate::start::{lane_ops, start_trees};
 use crate::tree_set::TreeSet;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How long a switch may take to admit ranks that join at the same moment, where they can fall back.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -428,7 +428,7 @@ fn start_host(fabric: Box<dyn Fabric>, shutdown: &ShutdownState) -> Result<HostT
     let engine = Arc::new(HostEngine::new(fabric, Arc::clone(&mailbox), shutdown.clone()));
     let own = Arc::clone(&engine);
     let thread = spawn("netfold-host", move || own.run())?;
-    Ok(HostThread { mailbox, engine, thread: Some(thread) })
+    Ok(HostThread { mailbox, engine, thread: Mutex::new(Some(thread)) })
 }
 
 /// An error and its causes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_control::{Admission, Credentials, TREES_MAX};
+use netfold_cuda::Driver as CudaDriver;
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
 use netfold_proto::Tolerance;
 use netfold_wire::{CLASSES_MAX, Mode};
@@ -343,6 +344,14 @@ impl Builder {
     #[must_use]
     pub fn busy_poll(mut self, time: Duration) -> Self {
         self.config.busy_poll = time;
+        self
+    }
+
+    /// CUDA's driver for [`Communicator::submit_cuda`](crate::Communicator::submit_cuda). The default is the system's, `libcuda.so.1` or the library that the
+    /// variable `NETFOLD_CUDA_LIBRARY` names, which is loaded when it is first needed.
+    #[must_use]
+    pub fn cuda_driver(mut self, driver: CudaDriver) -> Self {
+        self.config.cuda = Some(driver);
         self
     }
 

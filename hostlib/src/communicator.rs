@@ -4,28 +4,26 @@
     reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
 )]
 
-use netfold_wire::{Collective, DType, Extent, Mode, Numerics, ReduceOp};
+use netfold_wire::{Collective, Extent, Mode, ReduceOp};
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-
-use netfold_proto::{OpSpecError, Tolerance};
 
 use crate::buffer::{self, OpBuffer};
 use crate::call::Call;
-use crate::config::{JobConfig, TOLERANCE_REFUSED};
+use crate::config::JobConfig;
 use crate::element::Element;
 use crate::error::Error;
-use crate::host::{self, HostCall, HostEngine, HostOperation};
-use crate::lower::{self, Lowered, OpContext};
-use crate::mailbox::Mailbox;
-use crate::operation::Operation;
+use crate::host::HostThread;
+use crate::lower::OpContext;
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
+use crate::router::{CallRoute, Router};
 use crate::shutdown::{ShutdownState, StopMode};
+use crate::staging::Staging;
 use crate::tree_set::TreeSet;
 use crate::work::{Completion, Work};
 
@@ -43,17 +41,13 @@ use crate::work::{Completion, Work};
 /// until it is reachable, at most for the job's grace period; dropping waits for 2 s, and a background thread leaves
 /// later, if the process still runs.
 pub struct Communicator {
-    context: OpContext,
-    network: Option<TreeSet>,
-    host: Option<HostThread>,
-    path: PathCell,
-    shutdown: ShutdownState,
+    pub(crate) router: Arc<Router>,
+    pub(crate) path: PathCell,
+    pub(crate) shutdown: ShutdownState,
     /// Where the ranks are, where they are linked.
     place: Option<Place>,
-    /// Types and operations of which it has been logged why hosts execute them, a bit each.
-    by_hosts: [AtomicU64; 2],
-    /// The process that built it.
-    owner: u32,
+    /// What brings the memory of a CUDA device to the host and back; none before the first call on such memory.
+    pub(crate) staging: OnceLock<Staging>,
     /// How many times it was split.
     splits: AtomicU32,
 }
@@ -61,9 +55,9 @@ pub struct Communicator {
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
-            .field("rank", &self.context.rank)
-            .field("world_size", &self.context.world)
-            .field("mode", &self.context.config.mode)
+            .field("rank", &self.router.context.rank)
+            .field("world_size", &self.router.context.world)
+            .field("mode", &self.router.context.config.mode)
             .field("path", &self.path.get())
             .finish_non_exhaustive()
     }
@@ -91,19 +85,12 @@ pub(crate) struct Place {
     pub(crate) hosts: Vec<u16>,
 }
 
-/// The thread that runs calls on this host's fabric.
-pub(crate) struct HostThread {
-    pub(crate) mailbox: Arc<Mailbox<HostOperation>>,
-    pub(crate) engine: Arc<HostEngine>,
-    pub(crate) thread: Option<JoinHandle<()>>,
-}
-
 impl Communicator {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { context, network, host, path, shutdown, place } = parts;
-        let by_hosts = Default::default();
-        let (owner, splits) = (std::process::id(), AtomicU32::new(0));
-        Self { context, network, host, path, shutdown, place, by_hosts, owner, splits }
+        let router = Arc::new(Router::new(context, network, host));
+        let (staging, splits) = (OnceLock::new(), AtomicU32::new(0));
+        Self { router, path, shutdown, place, staging, splits }
     }
 
     /// Counts one more split; how many there were before.
@@ -112,7 +99,7 @@ impl Communicator {
     }
 
     pub(crate) fn config(&self) -> &JobConfig {
-        &self.context.config
+        &self.router.context.config
     }
 
     pub(crate) fn place(&self) -> Option<&Place> {
@@ -121,17 +108,17 @@ impl Communicator {
 
     /// This worker's rank, from 0.
     pub fn rank(&self) -> u16 {
-        self.context.rank
+        self.router.context.rank
     }
 
     /// Number of workers.
     pub fn world_size(&self) -> u16 {
-        self.context.world
+        self.router.context.world
     }
 
     /// How floating-point tensors travel in this job.
     pub fn mode(&self) -> Mode {
-        self.context.config.mode
+        self.router.context.config.mode
     }
 
     /// Replaces `tensor` on every rank by the reduction over all ranks' tensors. Blocks until it is there.
@@ -178,10 +165,10 @@ impl Communicator {
         let route = self.route(&call)?;
         let mut buffer = OpBuffer::owned(tensor);
         if op == ReduceOp::Avg && matches!(route, CallRoute::Switch(_)) {
-            buffer.divide_by(u32::from(self.context.world));
+            buffer.divide_by(u32::from(self.router.context.world));
         }
         let completion = buffer.completion();
-        self.start(route, buffer);
+        self.router.start(route, buffer);
         Ok(AsyncHandle { completion, tensor: PhantomData })
     }
 
@@ -209,7 +196,7 @@ impl Communicator {
         op: ReduceOp,
         class: u8,
     ) -> Result<AsyncHandle<T>, Error> {
-        let world = self.context.world;
+        let world = self.router.context.world;
         let parts = if collective.info().input == Extent::CountPerRank { usize::from(world) } else { 1 };
         let call = Call::new(collective, T::DTYPE, op, input.len() / parts).in_class(class);
         let (needed, len) = (call.input_len(world), call.output_len(world));
@@ -227,13 +214,13 @@ impl Communicator {
             }
         };
         // SAFETY: the buffer holds both vectors, whose elements stay where they are, until it is settled; no other code has access to them.
-        let mut buffer = unsafe { self.make_buffer(&call, &route, send.cast(), recv.cast()) };
+        let mut buffer = unsafe { self.router.make_buffer(&call, &route, send.cast(), recv.cast()) };
         match output {
             Some(output) => buffer.hold(Some(input), output),
             None => buffer.hold(None, input),
         }
         let completion = buffer.completion();
-        self.start(route, buffer);
+        self.router.start(route, buffer);
         Ok(AsyncHandle { completion, tensor: PhantomData })
     }
 
@@ -282,7 +269,7 @@ impl Communicator {
     ///
     /// [`Error::OutputLength`], and as for [`all_reduce`](Self::all_reduce).
     pub fn all_to_all<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
-        let count = input.len() / usize::from(self.context.world);
+        let count = input.len() / usize::from(self.router.context.world);
         self.out_of_place(Call::new(Collective::AllToAll, T::DTYPE, ReduceOp::Sum, count), input, output)
     }
 
@@ -314,11 +301,11 @@ impl Communicator {
     /// not overlap, or are in place in the sense above.
     pub unsafe fn submit(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<Work, Error> {
         let route = self.route(call)?;
-        self.check_pointers(call, send, recv)?;
+        self.router.check_pointers(call, send, recv)?;
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
-        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
+        let buffer = unsafe { self.router.make_buffer(call, &route, send, recv) };
         let completion = buffer.completion();
-        self.start(route, buffer);
+        self.router.start(route, buffer);
         Ok(Work::new(completion))
     }
 
@@ -333,10 +320,10 @@ impl Communicator {
     /// As for [`submit`](Self::submit).
     pub unsafe fn run(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<OpReport, Error> {
         let route = self.route(call)?;
-        self.check_pointers(call, send, recv)?;
+        self.router.check_pointers(call, send, recv)?;
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
-        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
-        buffer::lend(buffer, |buffer| self.run_or_submit(route, buffer))
+        let buffer = unsafe { self.router.make_buffer(call, &route, send, recv) };
+        buffer::lend(buffer, |buffer| self.router.run_or_submit(route, buffer))
     }
 
     /// Ends the job on this rank, from any thread: pending and later calls return [`Error::Interrupted`] promptly, and the
@@ -358,13 +345,13 @@ impl Communicator {
 
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        self.network.as_ref().map(TreeSet::stats).unwrap_or_default()
+        self.router.network.as_ref().map(TreeSet::stats).unwrap_or_default()
     }
 
     /// The error that ended the job, if it has ended.
     pub fn failure(&self) -> Option<Error> {
-        let network = || self.network.as_ref().and_then(TreeSet::ended);
-        let host = || self.host.as_ref().and_then(|host| host.mailbox.ended());
+        let network = || self.router.network.as_ref().and_then(TreeSet::ended);
+        let host = || self.router.host.as_ref().and_then(|host| host.mailbox.ended());
         self.shutdown.error().or_else(network).or_else(host)
     }
 
@@ -382,21 +369,35 @@ impl Communicator {
     }
 
     fn close(&mut self, mode: StopMode) {
-        if std::process::id() != self.owner || !self.shutdown.request(mode) {
+        if std::process::id() != self.router.owner {
             return; // a child of a fork has none of the threads
         }
-        let busy = self.network.as_ref().is_some_and(TreeSet::is_busy)
-            || self.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
+        if mode == StopMode::WhenIdle {
+            self.staging.get().iter().for_each(|staging| staging.finish());
+        }
+        if !self.shutdown.request(mode) {
+            return;
+        }
+        let busy = self.router.network.as_ref().is_some_and(TreeSet::is_busy)
+            || self.router.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
         if mode == StopMode::Now && busy {
             // Threads that wait for other ranks notice nothing else.
             self.shutdown.fail(Error::Closed);
         }
-        if let Some(host) = &mut self.host {
-            let _ = host.thread.take().map(JoinHandle::join);
+        if let Some(host) = &self.router.host {
+            let thread = host.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _ = thread.map(JoinHandle::join);
         }
-        if let Some(network) = &mut self.network {
+        if let Some(network) = &self.router.network {
             network.close(mode);
         }
+    }
+
+    /// The route of a call. Operations on memory of a CUDA device that were called before have been submitted when it returns.
+    pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
+        let route = self.router.route(call)?;
+        self.staging.get().iter().for_each(|staging| staging.drain());
+        Ok(route)
     }
 
     fn in_place<T: Element>(
@@ -411,13 +412,14 @@ impl Communicator {
     }
 
     fn out_of_place<T: Element>(&self, call: Call, input: &[T], output: &mut [T]) -> Result<OpReport, Error> {
-        let (need, have) = (call.input_len(self.context.world), call.output_len(self.context.world));
+        let (need, have) =
+            (call.input_len(self.router.context.world), call.output_len(self.router.context.world));
         if (input.len(), output.len()) != (need, have) {
             return Err(Error::OutputLength {
                 collective: call.collective.name(),
                 input: input.len(),
                 output: output.len(),
-                world: self.context.world,
+                world: self.router.context.world,
             });
         }
         self.blocking(&call, input.as_ptr().cast(), output.as_mut_ptr().cast())
@@ -428,158 +430,9 @@ impl Communicator {
         let route = self.route(call)?;
         // SAFETY: callers pass slices of the lengths that the call says; `lend` waits until the buffer is settled while they
         // are borrowed, and the buffer goes nowhere else.
-        let buffer = unsafe { self.make_buffer(call, &route, send, recv) };
-        buffer::lend(buffer, |buffer| self.run_or_submit(route, buffer))
+        let buffer = unsafe { self.router.make_buffer(call, &route, send, recv) };
+        buffer::lend(buffer, |buffer| self.router.run_or_submit(route, buffer))
     }
-
-    pub(crate) fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
-        let (world, rank) = (self.context.world, self.context.rank);
-        let root = call.collective.root().unwrap_or(rank);
-        let reads = !matches!(call.collective, Collective::Broadcast { .. }) || root == rank;
-        let writes = match call.collective {
-            Collective::Reduce { .. } => root == rank,
-            Collective::Broadcast { .. } => root != rank,
-            _ => true,
-        };
-        if send.is_null() && reads && call.input_len(world) > 0 {
-            return Err(Error::Null("send"));
-        }
-        if recv.is_null() && writes && call.output_len(world) > 0 {
-            return Err(Error::Null("recv"));
-        }
-        Ok(())
-    }
-
-    /// Whether hosts are quicker than the switch.
-    fn is_small(&self, call: &Call) -> bool {
-        call.collective == Collective::AllReduce && call.count * call.dtype.size() <= self.context.small
-    }
-
-    /// Whether a ring moves fewer bytes than the switch: to an all-gather in which ranks without a part of a chunk send lanes, too.
-    fn gathers_by_hosts(&self, call: &Call) -> bool {
-        let config = &self.context.config;
-        let headers = config.mode.numerics() == Numerics::Word && config.group_key.is_none();
-        call.collective == Collective::AllGather && !headers
-    }
-
-    /// The route of a call. The same on every rank.
-    pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
-        if std::process::id() != self.owner {
-            return Err(Error::Forked { owner: self.owner });
-        }
-        if call.class >= self.context.config.classes {
-            return Err(Error::Class { class: call.class, classes: self.context.config.classes });
-        }
-        if self.context.config.group_key.is_some() && call.tolerance.is_some_and(Tolerance::any) {
-            return Err(Error::Confidential { reason: TOLERANCE_REFUSED });
-        }
-        if let Some(root) = call.collective.root()
-            && root >= self.context.world
-        {
-            return Err(Error::Root { root, world: self.context.world });
-        }
-        let longest = call.input_len(self.context.world).max(call.output_len(self.context.world));
-        if longest.checked_mul(call.dtype.size()).is_none_or(|bytes| bytes > isize::MAX as usize) {
-            return Err(OpSpecError::Elements(longest as u64).into());
-        }
-        if call.dtype == DType::None && call.collective != Collective::Barrier {
-            return Err(Error::ElementType);
-        }
-        let no_switch = match (&self.network, &self.host) {
-            (Some(_), Some(_)) if self.gathers_by_hosts(call) => None,
-            (Some(_), Some(_)) if self.is_small(call) => None,
-            (Some(_), _) => {
-                match lower::supported_by_switch(call, self.context.lane_ops, &self.context.config) {
-                    Ok(()) => return Ok(CallRoute::Switch(lower::lower(call, &self.context)?)),
-                    Err(error) => {
-                        self.log_reason(call, &error);
-                        Some(error)
-                    }
-                }
-            }
-            (None, _) => None,
-        };
-        match (&self.host, no_switch) {
-            (None, error) => Err(error.unwrap_or(Error::Closed)),
-            (Some(_), _) => host::supported_by_hosts(call).map(|()| CallRoute::Host(*call)),
-        }
-    }
-
-    /// # Safety
-    ///
-    /// As for [`Self::submit`].
-    pub(crate) unsafe fn make_buffer(
-        &self,
-        call: &Call,
-        route: &CallRoute,
-        send: *const u8,
-        recv: *mut u8,
-    ) -> OpBuffer {
-        match route {
-            // SAFETY: passed on to the caller.
-            CallRoute::Switch(_) => unsafe { lower::make_buffer(call, &self.context, send, recv) },
-            // SAFETY: passed on to the caller.
-            CallRoute::Host(_) => unsafe { host::make_buffer(call, &self.context, send, recv) },
-        }
-    }
-
-    /// Executes a call on this thread, which waits for its end anyway, where it can; otherwise submits it.
-    fn run_or_submit(&self, route: CallRoute, buffer: OpBuffer) {
-        match (route, &self.network, &self.host) {
-            (CallRoute::Host(call), _, Some(host)) => {
-                let operation = Operation::new(self.compared(call), buffer);
-                if let Some(operation) = host.engine.run_inline(operation) {
-                    host.mailbox.submit(operation);
-                }
-            }
-            (CallRoute::Switch(lowered), Some(network), _) => {
-                network.run_or_submit(Operation::new(lowered, buffer));
-            }
-            (route, ..) => self.start(route, buffer),
-        }
-    }
-
-    /// Logs why hosts execute a call, once for each type and operation.
-    fn log_reason(&self, call: &Call, reason: &Error) {
-        let number = usize::from(call.dtype.code()) * ReduceOp::ALL.len() + usize::from(call.op.code());
-        let (Some(logged), bit) = (self.by_hosts.get(number / 64), 1 << (number % 64)) else { return };
-        if self.host.is_some() && logged.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            log::info!("rank {}: executed by the hosts: {reason}", self.context.rank);
-        }
-    }
-
-    /// A call that hosts execute, and its comparison through the switch, where there is one: other ranks may have submitted something else there.
-    /// Small calls are not compared, for which a round trip counts.
-    fn compared(&self, call: Call) -> HostCall {
-        let network = self.network.as_ref().filter(|_| !self.is_small(&call));
-        let compared = network.and_then(|network| {
-            let (request, buffer) = (lower::announcement(&call, &self.context)?, OpBuffer::empty());
-            let completion = buffer.completion();
-            network.submit(Operation::new(request, buffer));
-            Some(completion)
-        });
-        HostCall { call, compared }
-    }
-
-    pub(crate) fn start(&self, route: CallRoute, buffer: OpBuffer) {
-        match (route, &self.network, &self.host) {
-            (CallRoute::Switch(lowered), Some(network), _) => network.submit(Operation::new(lowered, buffer)),
-            (CallRoute::Host(call), _, Some(host)) => {
-                host.mailbox.submit(Operation::new(self.compared(call), buffer));
-            }
-            // Not reached: routes are made for what exists.
-            _ => buffer.finish(Err(Error::Closed)),
-        }
-    }
-}
-
-/// The route of a call.
-#[derive(Debug)]
-pub(crate) enum CallRoute {
-    /// By the switch.
-    Switch(Lowered),
-    /// By the hosts.
-    Host(Call),
 }
 
 impl Drop for Communicator {

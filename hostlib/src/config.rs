@@ -99,6 +99,8 @@ pub(crate) struct JobConfig {
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
     pub(crate) fall_back: bool,
+    /// CUDA's driver; the system's unless one is given.
+    pub(crate) cuda: Option<netfold_cuda::Driver>,
 }
 
 impl Default for JobConfig {
@@ -131,6 +133,7 @@ impl Default for JobConfig {
             host: None,
             shared_memory: true,
             fall_back: true,
+            cuda: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use netfold_collectives::mesh::{ExchangeError, MeshError};
 use netfold_collectives::shared::SharedError;
 use netfold_control::{PortProtocol, Refusal};
+use netfold_cuda::CudaError;
 use netfold_io::{CoreError, IoError};
 use netfold_proto::{AbortReason, OpSpecError, WorkerConfigError};
 
@@ -318,6 +319,12 @@ pub enum Error {
     /// A null pointer to memory that is needed.
     #[error("{0} is null; pass memory of the length that the call says")]
     Null(&'static str),
+    /// Memory of a CUDA device cannot be used.
+    #[error(transparent)]
+    Cuda(CudaError),
+    /// A CUDA device failed while operations were in flight.
+    #[error("the CUDA device failed: {0}")]
+    DeviceLost(CudaError),
     /// A tensor without an element type.
     #[error("the call names no element type; name the tensor's")]
     ElementType,
@@ -428,6 +435,8 @@ impl Error {
             Self::Root { .. } => "root",
             Self::Length(_) | Self::OutputLength { .. } | Self::ResidualLength { .. } => "length",
             Self::Null(_) | Self::ElementType => "argument",
+            Self::Cuda(_) => "cuda",
+            Self::DeviceLost(_) => "device_lost",
             Self::Taken => "taken",
             Self::Mismatch { .. } => "mismatch",
             Self::PeerLost { .. } => "peer_lost",
@@ -490,6 +499,7 @@ impl Error {
                 | Self::Feedback { .. }
                 | Self::Null(_)
                 | Self::ElementType
+                | Self::Cuda(_)
                 | Self::Forked { .. }
                 | Self::Quota { .. }
                 | Self::Taken
@@ -565,5 +575,11 @@ impl From<IoError> for Error {
             IoError::PeerClosed => Self::switch_lost("its end of the transport was closed"),
             other => Self::Io(Arc::new(other)),
         }
+    }
+}
+
+impl From<CudaError> for Error {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
     }
 }

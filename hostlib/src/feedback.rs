@@ -45,11 +45,11 @@ impl Communicator {
         // SAFETY: both are slices of this length, borrowed by this call, which waits until the buffer is settled.
         let buffer = unsafe {
             absorb(memory, memory, residual.as_mut_ptr(), call.count);
-            let mut buffer = self.make_buffer(&call, &route, memory, memory);
+            let mut buffer = self.router.make_buffer(&call, &route, memory, memory);
             buffer.keep_residual(residual.as_mut_ptr(), call.count);
             buffer
         };
-        buffer::lend(buffer, |buffer| self.start(route, buffer))
+        buffer::lend(buffer, |buffer| self.router.start(route, buffer))
     }
 
     /// Starts an [`all_reduce_with_feedback`](Self::all_reduce_with_feedback), as [`submit`](Self::submit) does for calls
@@ -74,19 +74,19 @@ impl Communicator {
     ) -> Result<Work, Error> {
         check(call)?;
         let route = self.route(call)?;
-        self.check_pointers(call, send, recv)?;
+        self.router.check_pointers(call, send, recv)?;
         if residual.is_null() && call.count > 0 {
             return Err(Error::Null("residual"));
         }
         // SAFETY: passed on to the caller, whose pointers are not null where they are used.
         let buffer = unsafe {
             absorb(send, recv, residual, call.count);
-            let mut buffer = self.make_buffer(call, &route, recv, recv);
+            let mut buffer = self.router.make_buffer(call, &route, recv, recv);
             buffer.keep_residual(residual, call.count);
             buffer
         };
         let completion = buffer.completion();
-        self.start(route, buffer);
+        self.router.start(route, buffer);
         Ok(Work::new(completion))
     }
 
@@ -104,12 +104,12 @@ impl Communicator {
         let route = self.route(call)?;
         // SAFETY: passed on to the caller.
         let buffer = unsafe {
-            let mut buffer = self.make_buffer(call, &route, memory, memory);
+            let mut buffer = self.router.make_buffer(call, &route, memory, memory);
             buffer.keep_residual(residual, call.count);
             buffer
         };
         let completion = buffer.completion();
-        self.start(route, buffer);
+        self.router.start(route, buffer);
         Ok(Work::new(completion))
     }
 }

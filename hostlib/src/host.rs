@@ -2,6 +2,7 @@
 
 use netfold_wire::{Collective, DType};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::buffer::OpBuffer;
@@ -61,6 +62,13 @@ pub(crate) struct HostCall {
 
 /// A call on its way to the host's thread.
 pub(crate) type HostOperation = Operation<HostCall>;
+
+/// The thread that runs calls on this host's fabric.
+pub(crate) struct HostThread {
+    pub(crate) mailbox: Arc<Mailbox<HostOperation>>,
+    pub(crate) engine: Arc<HostEngine>,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+}
 
 /// A fabric that one thread uses at a time: the host's, or that of a caller that waits anyway.
 pub(crate) struct HostEngine {

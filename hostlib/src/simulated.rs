@@ -323,8 +323,13 @@ impl Rank {
         };
         let Attachment { io, streams, .. } = attachment;
         let engine = Box::new(move || Engine::new(io, streams, context).run());
-        let handle =
-            TreeHandle { mailbox, engine: None, inline: None, last: CurrentControl::default(), counters };
+        let handle = TreeHandle {
+            mailbox,
+            engine: Mutex::new(None),
+            inline: None,
+            last: CurrentControl::default(),
+            counters,
+        };
         let parts = Parts {
             context: OpContext { rank: place.0, world: place.1, lane_bytes, lane_ops, small: 0, config },
             network: Some(TreeSet::new(vec![handle], route, lane_bytes)),

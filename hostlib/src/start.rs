@@ -1,6 +1,6 @@
 //! Starts the threads that work on a job's attachments.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use netfold_io::cores;
@@ -67,7 +67,7 @@ impl Attachment {
             let counters = counters.clone();
             spawn("netfold-control", move || session.run(&session_events, &counters))?;
         }
-        Ok(TreeHandle { mailbox, engine: Some(engine), inline, last, counters: counters.clone() })
+        Ok(TreeHandle { mailbox, engine: Mutex::new(Some(engine)), inline, last, counters: counters.clone() })
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) type RunInline = Box<dyn Fn(SwitchOperation) -> Option<SwitchOperatio
 /// The threads behind one tree.
 pub(crate) struct TreeHandle {
     pub(crate) mailbox: Arc<Mailbox<SwitchOperation>>,
-    pub(crate) engine: Option<JoinHandle<()>>,
+    pub(crate) engine: Mutex<Option<JoinHandle<()>>>,
     /// Where blocking callers may take the engine.
     pub(crate) inline: Option<RunInline>,
     pub(crate) last: CurrentControl,
@@ -56,9 +56,10 @@ pub(crate) struct TreeHandle {
 
 impl TreeHandle {
     /// Waits for the engine, and leaves.
-    fn finish(&mut self) {
+    fn finish(&self) {
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A panic of the engine has been reported as EngineFailed.
-        let _ = self.engine.take().map(JoinHandle::join);
+        let _ = engine.map(JoinHandle::join);
         self.last.get().iter().for_each(|(control, _)| control.leave());
     }
 
@@ -150,8 +151,8 @@ impl TreeSet {
     }
 
     /// Waits for the engines and leaves.
-    pub(crate) fn close(&mut self, mode: StopMode) {
-        self.trees.iter_mut().for_each(TreeHandle::finish);
+    pub(crate) fn close(&self, mode: StopMode) {
+        self.trees.iter().for_each(TreeHandle::finish);
         self.trees.iter().for_each(|tree| tree.wait_for_leave(mode));
     }
 }

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod classes;
+mod cuda;
 mod driving;
 mod exports;
 mod feedback;

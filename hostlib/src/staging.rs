@@ -1,0 +1,270 @@
+//! Calls on the memory of a CUDA device, by way of pinned memory of the host.
+//!
+//! A call is cut into pieces. Each piece is copied to a slot of a [ring](ring::Ring) of pinned memory, is an operation of its own there, and is
+//! copied back, so that copies in both directions and the network are in use at the same time. Everything that the device has to do is
+//! appended to streams when the call is made: one copies in and writes a word of pinned memory behind each piece, another waits for a word
+//! that the host writes when a piece's operation is over, and copies out. So the caller's stream waits for an event, and no thread for the device; see ADR 34.
+//!
+//! | what waits | for | by |
+//! |---|---|---|
+//! | copying in | what the caller's stream has done before the call | an event of the caller's stream |
+//! | copying in | the slot's earlier piece to be copied out | an event of the stream that copies out |
+//! | the operation | its piece to be copied in | a word of the slot |
+//! | copying out | the operation | the other word of the slot |
+//! | the caller's streams | the last piece to be copied out | an event of the stream that copies out |
+//! | the caller's threads | the same | a function that another stream calls, behind an event of the stream that copies out |
+//!
+//! The thread that makes operations of pieces sleeps until a call's input may be copied, of which a stream notifies it by a function of
+//! the host. In the streams that copy, such functions would cost more time than copying a piece.
+//!
+//! What a stream waits for was appended before, to it or to another one, or depends only on such. So the device makes progress even where it
+//! executes both streams, and those of the caller, in one queue.
+#![expect(unsafe_code, reason = "copies memory of a device that callers vouch for")]
+
+pub(crate) mod plan;
+mod ring;
+mod stager;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use netfold_cuda::{CudaError, Current, Device, Event, RawStream, Stream};
+
+use crate::error::Error;
+use crate::join::spawn;
+use crate::report::OpReport;
+use crate::router::Router;
+use crate::shutdown::ShutdownState;
+use crate::work::Work;
+use plan::{Piece, Plan};
+use ring::Ring;
+use stager::{Stager, Submission};
+
+/// An operation in flight on the memory of a CUDA device, started by [`Communicator::submit_cuda`](crate::Communicator::submit_cuda). Clones refer to the same operation.
+#[derive(Debug, Clone)]
+pub struct CudaWork {
+    work: Work,
+    /// The output is in the device's memory. `None` for an operation without elements.
+    done: Option<Arc<Event>>,
+}
+
+impl CudaWork {
+    pub(crate) fn without_elements(work: Work) -> Self {
+        Self { work, done: None }
+    }
+
+    /// Makes what is appended to `stream` from now on wait for the output. Does not block. When the operation fails, the stream goes on,
+    /// and every byte of the output that was not received is 0xFF (in floats, NaN); [`Self::work`] has the error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cuda`].
+    ///
+    /// # Safety
+    ///
+    /// `stream` exists, and belongs to the operation's device.
+    pub unsafe fn make_wait(&self, stream: RawStream) -> Result<(), Error> {
+        let Some(done) = &self.done else { return Ok(()) };
+        let current = done.device().enter()?;
+        // SAFETY: by this function's contract.
+        Ok(unsafe { done.make_wait(&current, stream) }?)
+    }
+
+    /// The operation as seen by threads of the host: it is over when the output is in the device's memory.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Blocks until the output is in the device's memory.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the operation.
+    pub fn wait(&self) -> Result<OpReport, Error> {
+        self.work.wait()
+    }
+}
+
+/// What brings a device's memory to the host and back, for one communicator.
+pub(crate) struct Staging {
+    pub(crate) device: Device,
+    /// Held while a call is appended to the streams.
+    streams: Mutex<Streams>,
+    stager: Arc<Stager>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Streams {
+    copies_in: Arc<Stream>,
+    copies_out: Arc<Stream>,
+    /// Calls functions of the host, for which the streams that copy would wait.
+    notices_in: Stream,
+    notices_out: Stream,
+    /// The piece of each slot has been copied out.
+    free: Vec<Event>,
+    /// Pieces so far in short slots, and in long ones.
+    pieces: [u64; 2],
+}
+
+impl Staging {
+    pub(crate) fn new(
+        device: &Device,
+        router: &Arc<Router>,
+        shutdown: &ShutdownState,
+    ) -> Result<Self, Error> {
+        let current = device.enter()?;
+        let ring = Ring::new(&current)?;
+        let free = (0..ring::SLOTS).map(|_| Event::new(&current)).collect::<Result<_, _>>()?;
+        let copies_in = Arc::new(Stream::new(&current)?);
+        let copies_out = Arc::new(Stream::new(&current)?);
+        let check = {
+            let (device, streams) = (device.clone(), [Arc::clone(&copies_in), Arc::clone(&copies_out)]);
+            move || {
+                let current = device.enter()?;
+                streams.iter().try_for_each(|stream| stream.is_idle(&current).map(drop))
+            }
+        };
+        let (notices_in, notices_out) = (Stream::new(&current)?, Stream::new(&current)?);
+        let streams = Streams { copies_in, copies_out, notices_in, notices_out, free, pieces: [0; 2] };
+        let stager = Arc::new(Stager::new(Arc::new(ring), Arc::clone(router), shutdown.clone()));
+        let own = Arc::clone(&stager);
+        let thread = spawn("netfold-staging", move || own.run(check))?;
+        drop(current);
+        let staging = Self {
+            device: device.clone(),
+            streams: Mutex::new(streams),
+            stager,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(staging)
+    }
+
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda`.
+    pub(crate) unsafe fn submit(
+        &self,
+        plan: &Plan,
+        memory: (u64, u64),
+        stream: RawStream,
+    ) -> Result<CudaWork, Error> {
+        let current = self.device.enter()?;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stager.ring().prepare(&current, plan.slots)?;
+        let (called, done) = (Event::new(&current)?, Arc::new(Event::new(&current)?));
+        // SAFETY: the stream exists, by this function's contract; the others are ours.
+        unsafe {
+            called.record(&current, stream)?;
+            called.make_wait(&current, streams.copies_in.raw())?;
+            called.make_wait(&current, streams.notices_in.raw())?;
+        }
+        let submission = self.stager.begin()?;
+        // SAFETY: by this function's contract.
+        let appended = unsafe { self.append(&current, &mut streams, plan, memory, &submission, &done) };
+        if let Err(error) = appended {
+            // The other ranks wait for pieces that will not come.
+            self.stager.lose_device(error);
+        }
+        Ok(CudaWork { work: submission.work(), done: Some(done) })
+    }
+
+    /// Appends all pieces of a call to the streams.
+    ///
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda`.
+    unsafe fn append(
+        &self,
+        current: &Current<'_>,
+        streams: &mut Streams,
+        plan: &Plan,
+        memory: (u64, u64),
+        submission: &Arc<Submission>,
+        done: &Event,
+    ) -> Result<(), CudaError> {
+        let data = Arc::as_ptr(&self.stager).cast_mut().cast();
+        // SAFETY: the stager lives until the streams are idle, see `drop`.
+        unsafe { streams.notices_in.call(current, stager::begun, data) }?;
+        for piece in plan.pieces() {
+            // SAFETY: by this function's contract.
+            unsafe { self.append_piece(current, streams, plan, &piece, memory, submission) }?;
+        }
+        // SAFETY: the streams are ours; the stager lives until they are idle, see `drop`.
+        unsafe {
+            done.record(current, streams.copies_out.raw())?;
+            done.make_wait(current, streams.notices_out.raw())?;
+            streams.notices_out.call(current, stager::copied_out, data)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda`.
+    unsafe fn append_piece(
+        &self,
+        current: &Current<'_>,
+        streams: &mut Streams,
+        plan: &Plan,
+        piece: &Piece,
+        (send, recv): (u64, u64),
+        submission: &Arc<Submission>,
+    ) -> Result<(), CudaError> {
+        let ring = self.stager.ring();
+        let Streams { copies_in, copies_out, free, pieces, .. } = streams;
+        let number = &mut pieces[usize::from(plan.slots == ring::LONG)];
+        let slot = plan.slots.slot(*number);
+        *number += 1;
+        let (memory, offset) = (ring.memory(&slot), slot.offset());
+        // SAFETY: the device's memory is the caller's. The slot is used by nothing else: copies into it wait until its earlier piece was
+        // copied out, the operation for these copies, and copies out of it for the operation. Words are accessed as such only.
+        unsafe {
+            free[slot.number].make_wait(current, copies_in.raw())?;
+            for row in plan.input(piece) {
+                copies_in.copy_to_host(current, memory, (offset + row.staged, row.bytes), send + row.at)?;
+            }
+            copies_in.write_word(current, &ring.words, slot.arrival_word(), slot.generation)?;
+            self.stager.enqueue(submission, plan.operation(piece), slot);
+            copies_out.wait_for_word(current, &ring.words, slot.release_word(), slot.generation)?;
+            for row in plan.output(piece) {
+                copies_out.copy_to_device(
+                    current,
+                    recv + row.at,
+                    memory,
+                    (offset + row.staged, row.bytes),
+                )?;
+            }
+            free[slot.number].record(current, copies_out.raw())
+        }
+    }
+
+    /// Blocks until all pieces were submitted as operations.
+    pub(crate) fn drain(&self) {
+        self.stager.wait_until_submitted();
+    }
+
+    /// Blocks until all operations are over.
+    pub(crate) fn finish(&self) {
+        self.stager.wait_until_over();
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // The thread executes what was called: the device waits for its words.
+        self.stager.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = thread.map(JoinHandle::join);
+        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.device.enter().and_then(|current| {
+            let Streams { copies_in, copies_out, notices_in, notices_out, .. } = streams;
+            copies_in.synchronize(&current)?;
+            copies_out.synchronize(&current)?;
+            notices_in.synchronize(&current)?;
+            notices_out.synchronize(&current)
+        });
+        if idle.is_err() {
+            // The device may still access the pinned memory, and call functions with the stager's address.
+            std::mem::forget(Arc::clone(&self.stager));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! How a call is cut into pieces.
+
+use crate::call::Call;
+use crate::staging::ring::{LONG, SHORT, SlotClass};
+use netfold_wire::Collective;
+
+/// Pieces begin at multiples of so many elements, where they are longer: of whole blocks in common profiles.
+const ALIGNMENT: usize = 4096;
+
+/// A call, and how it is cut. The same on all ranks, but for what is read and written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    call: Call,
+    /// Parts of the input and of the output on this rank, each of `call.count` elements.
+    input: usize,
+    output: usize,
+    /// Parts that are staged, on any rank; the output begins behind `output_at` of them.
+    output_at: usize,
+    /// The staged part that holds the first part of the input.
+    input_at: usize,
+    /// Elements of each part in a piece.
+    length: usize,
+    pub(crate) slots: SlotClass,
+}
+
+/// Elements of each part of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    first: usize,
+    count: usize,
+}
+
+/// Bytes that lie together in the device's memory and in the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Offset in the device's tensor.
+    pub(crate) at: u64,
+    /// Offset in the slot.
+    pub(crate) staged: usize,
+    pub(crate) bytes: usize,
+}
+
+/// An operation on a slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StagedCall {
+    pub(crate) call: Call,
+    /// Offsets in the slot.
+    pub(crate) send: usize,
+    pub(crate) recv: usize,
+    /// Bytes of the slot that are used.
+    pub(crate) used: usize,
+}
+
+impl Plan {
+    pub(crate) fn new(call: &Call, rank: u16, world: u16) -> Self {
+        let (input, output) = parts(call.collective, rank, world);
+        let everyone = usize::from(world);
+        // Where the staged output is, and the input: in place wherever the library works in place without a copy.
+        let (staged, output_at, input_at) = match call.collective {
+            Collective::AllGather => (everyone, 0, usize::from(rank)),
+            Collective::ReduceScatter => (everyone + 1, everyone, 0),
+            Collective::AllToAll => (2 * everyone, everyone, 0),
+            _ => (1, 0, 0),
+        };
+        let part_bytes = staged * call.dtype.size().max(1);
+        let bytes = call.count.saturating_mul(part_bytes);
+        let slots = if bytes <= SHORT.bytes { SHORT } else { LONG };
+        let longest = (slots.bytes / part_bytes).max(1);
+        // As equal as whole blocks allow.
+        let equal = call.count.div_ceil(call.count.div_ceil(longest).max(1));
+        let length = equal.next_multiple_of(ALIGNMENT).min(longest).max(1);
+        let length = if length > ALIGNMENT { length - length % ALIGNMENT } else { length };
+        Self { call: *call, input, output, output_at, input_at, length, slots }
+    }
+
+    fn size(&self) -> usize {
+        self.call.dtype.size()
+    }
+
+    /// Bytes of the input and the output on this rank.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let part = self.call.count * self.size();
+        (self.input * part, self.output * part)
+    }
+
+    /// In order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+        let (count, length) = (self.call.count, self.length);
+        (0..count).step_by(length).map(move |first| Piece { first, count: length.min(count - first) })
+    }
+
+    /// What is copied in.
+    pub(crate) fn input(&self, piece: &Piece) -> impl Iterator<Item = Row> + use<> {
+        self.rows(piece, self.input, self.input_at)
+    }
+
+    /// What is copied out.
+    pub(crate) fn output(&self, piece: &Piece) -> impl Iterator<Item = Row> + use<> {
+        self.rows(piece, self.output, self.output_at)
+    }
+
+    fn rows(&self, piece: &Piece, parts: usize, staged_at: usize) -> impl Iterator<Item = Row> + use<> {
+        let (size, whole, Piece { first, count }) = (self.size(), self.call.count, *piece);
+        (0..parts).map(move |part| Row {
+            at: ((part * whole + first) * size) as u64,
+            staged: (staged_at + part) * count * size,
+            bytes: count * size,
+        })
+    }
+
+    /// The operation on a staged piece.
+    pub(crate) fn operation(&self, piece: &Piece) -> StagedCall {
+        let bytes = piece.count * self.size();
+        let call = Call { count: piece.count, ..self.call };
+        let used = bytes * (self.input_at + self.input.max(1)).max(self.output_at + self.output.max(1));
+        StagedCall { call, send: self.input_at * bytes, recv: self.output_at * bytes, used }
+    }
+}
+
+/// Which ranks read and write memory of a call: `(input, output)`, in parts of `count` elements.
+fn parts(collective: Collective, rank: u16, world: u16) -> (usize, usize) {
+    let world = usize::from(world);
+    match collective {
+        Collective::AllReduce => (1, 1),
+        Collective::Reduce { root } => (1, usize::from(root == rank)),
+        Collective::Broadcast { root } => (usize::from(root == rank), usize::from(root != rank)),
+        Collective::AllGather => (1, world),
+        Collective::ReduceScatter => (world, 1),
+        Collective::AllToAll => (world, world),
+        Collective::Barrier => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netfold_wire::{DType, ReduceOp};
+
+    const COLLECTIVES: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::Reduce { root: 1 },
+        Collective::Broadcast { root: 1 },
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::AllToAll,
+    ];
+
+    #[test]
+    fn pieces_cover_each_part_once_and_fit_their_slots() {
+        for collective in COLLECTIVES {
+            for (count, dtype) in
+                [(1, DType::F64), (4097, DType::U8), (3_000_001, DType::F32), (1 << 22, DType::Bf16)]
+            {
+                for (rank, world) in [(0, 2), (1, 3), (6, 7)] {
+                    let call = Call::new(collective, dtype, ReduceOp::Sum, count);
+                    let plan = Plan::new(&call, rank, world);
+                    let (input, output) = plan.bytes();
+                    let mut copied = (0, 0);
+                    let mut next = 0;
+                    for piece in plan.pieces() {
+                        assert_eq!(piece.first, next);
+                        next += piece.count;
+                        let operation = plan.operation(&piece);
+                        assert!(operation.used <= plan.slots.bytes, "{collective:?} {operation:?}");
+                        for (rows, sum) in [
+                            (plan.input(&piece).collect::<Vec<_>>(), &mut copied.0),
+                            (plan.output(&piece).collect(), &mut copied.1),
+                        ] {
+                            *sum += rows.iter().map(|row| row.bytes).sum::<usize>();
+                            assert!(rows.iter().all(|row| row.staged + row.bytes <= operation.used));
+                        }
+                    }
+                    assert_eq!((next, copied), (count, (input, output)), "{collective:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_ranks_cut_alike() {
+        for collective in COLLECTIVES {
+            let call = Call::new(collective, DType::F32, ReduceOp::Sum, 5_000_000);
+            let pieces = |rank| Plan::new(&call, rank, 8).pieces().collect::<Vec<_>>();
+            assert!((1..8).all(|rank| pieces(rank) == pieces(0)), "{collective:?}");
+        }
+    }
+
+    #[test]
+    fn long_calls_have_equal_pieces_and_short_ones_one() {
+        let pieces = |bytes: usize| {
+            let call = Call::new(Collective::AllReduce, DType::F32, ReduceOp::Sum, bytes / 4);
+            let plan = Plan::new(&call, 0, 4);
+            (plan.slots == SHORT, plan.pieces().map(|piece| (piece.count * 4) >> 20).collect::<Vec<_>>())
+        };
+        assert_eq!(pieces(256 << 10), (true, vec![0]));
+        assert_eq!(pieces(8 << 20), (false, vec![8]));
+        assert_eq!(pieces(50 << 20), (false, vec![12, 12, 12, 12]));
+        assert_eq!(pieces(256 << 20), (false, vec![16; 16]));
+    }
+}

@@ -1,0 +1,310 @@
+//! The thread that makes operations of pieces, in order, as the device has copied them in.
+#![expect(unsafe_code, reason = "makes operations on the ring's memory")]
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use netfold_cuda::CudaError;
+
+use crate::error::Error;
+use crate::report::OpReport;
+use crate::router::Router;
+use crate::shutdown::ShutdownState;
+use crate::staging::plan::StagedCall;
+use crate::staging::ring::{Ring, Slot};
+use crate::work::{Completion, Work, spin_until};
+
+/// How often the thread asks whether the device still works, while it waits for it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often it looks whether a piece has arrived, after it has looked all the time for a while.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+
+/// A call on the device's memory.
+pub(crate) struct Submission {
+    /// Calls before it.
+    number: u64,
+    completion: Arc<Completion>,
+    /// Of the pieces that are over.
+    outcome: Mutex<Result<OpReport, Error>>,
+}
+
+impl Submission {
+    pub(crate) fn work(&self) -> Work {
+        Work::new(Arc::clone(&self.completion))
+    }
+
+    /// Adds the outcome of a piece.
+    fn add(&self, piece: &Result<OpReport, Error>) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *outcome, piece) {
+            (Ok(all), Ok(piece)) => all.add(piece),
+            (Err(_), _) => {}
+            (all, Err(error)) => *all = Err(error.clone()),
+        }
+    }
+
+    fn settle(&self) {
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.completion.settle(outcome, None);
+    }
+}
+
+struct QueuedPiece {
+    submission: Arc<Submission>,
+    operation: StagedCall,
+    slot: Slot,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Not yet operations, in order.
+    pieces: VecDeque<QueuedPiece>,
+    /// A piece is being submitted.
+    submitting: bool,
+    /// Calls that are not over, in order.
+    calls: VecDeque<Arc<Submission>>,
+    /// Calls so far.
+    called: u64,
+    /// The device has failed.
+    lost: Option<Error>,
+    stopping: bool,
+}
+
+/// What the thread, the callers and the device's functions share.
+pub(crate) struct Stager {
+    ring: Arc<Ring>,
+    router: Arc<Router>,
+    shutdown: ShutdownState,
+    queue: Mutex<Queue>,
+    /// Something in the queue or in the counts has changed.
+    changed: Condvar,
+    /// Calls whose input is being copied in, or was.
+    begun: AtomicU64,
+    /// Calls of which the device has copied everything out.
+    copied_out: AtomicU64,
+}
+
+/// Called by a stream as soon as the input of a call is copied in: wakes the thread, which then looks at the pieces' words.
+///
+/// # Safety
+///
+/// `stager` is the address of a [`Stager`].
+pub(crate) unsafe extern "C" fn begun(stager: *mut c_void) {
+    // SAFETY: by this function's contract.
+    let stager = unsafe { &*stager.cast_const().cast::<Stager>() };
+    stager.begun.fetch_add(1, Ordering::Release);
+    stager.notify();
+}
+
+/// Called by a stream when everything of a call was copied out.
+///
+/// # Safety
+///
+/// As for [`begun`].
+pub(crate) unsafe extern "C" fn copied_out(stager: *mut c_void) {
+    // SAFETY: by this function's contract.
+    let stager = unsafe { &*stager.cast_const().cast::<Stager>() };
+    stager.copied_out.fetch_add(1, Ordering::Release);
+    stager.notify();
+}
+
+/// What the thread does next.
+enum Step {
+    Submit(QueuedPiece),
+    Settle(Arc<Submission>),
+    End,
+}
+
+impl Stager {
+    pub(crate) fn new(ring: Arc<Ring>, router: Arc<Router>, shutdown: ShutdownState) -> Self {
+        Self {
+            ring,
+            router,
+            shutdown,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            begun: AtomicU64::new(0),
+            copied_out: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self) {
+        // Taken and given back, so that no thread is between its look at the counts and its sleep.
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// A new call, whose pieces are enqueued next. Fails after the loss of the device.
+    pub(crate) fn begin(&self) -> Result<Arc<Submission>, Error> {
+        let outcome = Mutex::new(Ok(OpReport::default()));
+        let mut queue = self.lock();
+        if let Some(error) = &queue.lost {
+            return Err(error.clone());
+        }
+        let submission = Arc::new(Submission { number: queue.called, completion: Arc::default(), outcome });
+        queue.called += 1;
+        queue.calls.push_back(Arc::clone(&submission));
+        Ok(submission)
+    }
+
+    /// A piece of a call. The device copies pieces in, in the order in which they are enqueued.
+    pub(crate) fn enqueue(&self, submission: &Arc<Submission>, operation: StagedCall, slot: Slot) {
+        let submission = Arc::clone(submission);
+        self.lock().pieces.push_back(QueuedPiece { submission, operation, slot });
+    }
+
+    /// Ends the job: the device has failed.
+    pub(crate) fn lose_device(&self, error: CudaError) {
+        let error = self.shutdown.fail(Error::DeviceLost(error));
+        self.lock().lost.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Blocks until every piece is an operation.
+    pub(crate) fn wait_until_submitted(&self) {
+        let mut queue = self.lock();
+        while queue.submitting || !queue.pieces.is_empty() {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Blocks until every call is over.
+    pub(crate) fn wait_until_over(&self) {
+        let mut queue = self.lock();
+        while !queue.calls.is_empty() {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes the thread end when every call is over.
+    pub(crate) fn stop(&self) {
+        self.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Works until it is stopped. `check` asks the device whether it works.
+    pub(crate) fn run(&self, check: impl Fn() -> Result<(), CudaError>) {
+        let mut settled = 0;
+        loop {
+            match self.next(settled, &check) {
+                Step::Submit(piece) => {
+                    self.submit(piece);
+                    self.lock().submitting = false;
+                    self.changed.notify_all();
+                }
+                Step::Settle(call) => {
+                    call.settle();
+                    settled += 1;
+                    self.lock().calls.pop_front();
+                    self.changed.notify_all();
+                }
+                Step::End => return,
+            }
+        }
+    }
+
+    /// Waits for something to do. `settled` is the number of calls that are over.
+    fn next(&self, settled: u64, check: &impl Fn() -> Result<(), CudaError>) -> Step {
+        let mut checked = Instant::now();
+        loop {
+            let mut queue = self.lock();
+            if let Some(step) = self.step(&mut queue, settled) {
+                return step;
+            }
+            let arriving = match queue.pieces.front() {
+                Some(piece) if self.begun.load(Ordering::Acquire) > piece.submission.number => {
+                    Some(piece.slot)
+                }
+                _ => None,
+            };
+            let waits = !queue.calls.is_empty();
+            match arriving {
+                // Its copy is under way, or waits for the slot; the device wakes no thread when it is done.
+                Some(slot) => {
+                    drop(queue);
+                    if !spin_until(|| self.ring.has_arrived(&slot)) {
+                        std::thread::sleep(POLL_INTERVAL);
+                    }
+                }
+                None => drop(self.sleep(queue)),
+            }
+            if waits && checked.elapsed() >= CHECK_INTERVAL {
+                checked = Instant::now();
+                if let Err(error) = check() {
+                    self.lose_device(error);
+                }
+            }
+        }
+    }
+
+    /// What can be done now.
+    fn step(&self, queue: &mut Queue, settled: u64) -> Option<Step> {
+        if let Some(error) = queue.lost.clone() {
+            return self.give_up(queue, &error);
+        }
+        if queue.pieces.front().is_some_and(|piece| self.ring.has_arrived(&piece.slot)) {
+            queue.submitting = true;
+            return queue.pieces.pop_front().map(Step::Submit);
+        }
+        if self.copied_out.load(Ordering::Acquire) > settled {
+            return queue.calls.front().map(|call| Step::Settle(Arc::clone(call)));
+        }
+        (queue.stopping && queue.calls.is_empty()).then_some(Step::End)
+    }
+
+    /// Sleeps until something has changed, at most for the interval of checks.
+    fn sleep<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.changed.wait_timeout(queue, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// After the loss of the device. Words are written all the same: the device may still execute what was appended.
+    fn give_up(&self, queue: &mut Queue, error: &Error) -> Option<Step> {
+        for piece in queue.pieces.drain(..) {
+            self.ring.release(&piece.slot);
+        }
+        match queue.calls.front() {
+            Some(call) => {
+                call.add(&Err(error.clone()));
+                Some(Step::Settle(Arc::clone(call)))
+            }
+            None => queue.stopping.then_some(Step::End),
+        }
+    }
+
+    /// Makes an operation of a piece. The device copies it out when it is over, whether or not it has failed.
+    fn submit(&self, piece: QueuedPiece) {
+        let QueuedPiece { submission, operation, slot } = piece;
+        let StagedCall { call, send, recv, used } = operation;
+        let (send, recv) =
+            (self.ring.span(&slot, send, used - send), self.ring.span(&slot, recv, used - recv));
+        let ring = Arc::clone(&self.ring);
+        let over = move |outcome: &Result<OpReport, Error>| {
+            if outcome.is_err() {
+                // SAFETY: the operation is over, and the device waits for the slot's word.
+                unsafe { ring.poison(&slot, used) };
+            }
+            submission.add(outcome);
+            ring.release(&slot);
+        };
+        let route = match self.router.route(&call) {
+            Ok(route) => route,
+            Err(error) => return over(&Err(error)),
+        };
+        // SAFETY: the slot is this piece's until its word is written, which happens when the operation is over; the ring lives as long.
+        let buffer = unsafe { self.router.make_buffer(&call, &route, send.cast_const(), recv) };
+        Work::new(buffer.completion()).on_done(over);
+        self.router.start(route, buffer);
+    }
+}
