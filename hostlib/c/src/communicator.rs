@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use netfold::{Call, Collective, Communicator, DType, Network, ReduceOp, Work};
+use netfold::{Call, Collective, Communicator, CudaStream, DType, Network, ReduceOp, Work};
 
 use crate::guard::{guard, put, reference};
 use crate::result::{Failure, netfold_result};
@@ -196,6 +196,42 @@ pub unsafe extern "C" fn netfold_comm_start_tolerating(
     unsafe { begin(comm, send, recv, call, out) }
 }
 
+/// The same as netfold_comm_start on memory of a CUDA device: `send` and `recv` are its addresses, and the operation comes behind what `stream` (a
+/// cudaStream_t or CUstream; NULL: the legacy default stream) has been given before. Returns without waiting for the device or the network.
+/// Use the output behind netfold_work_wait_on_stream, or after netfold_work_wait. A communicator serves one device. NETFOLD_RESULT_CUDA when
+/// there is no driver, the memory is not on one device, or the stream is being captured into a graph.
+///
+/// # Safety
+///
+/// As for netfold_comm_start, for the device; `stream` is a stream of the device's primary context, as all of CUDA's runtime are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start_cuda(
+    comm: *const netfold_comm,
+    stream: *mut c_void,
+    collective: i32,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: i32,
+    op: i32,
+    root: u16,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
+    guard(|| {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let call = call(collective, count, dtype, op, root)?;
+        // SAFETY: by this function's contract.
+        let comm = unsafe { within_memory(comm, &call) }?;
+        let stream = CudaStream::from_raw(stream as usize);
+        // SAFETY: by this function's contract.
+        let work = unsafe { comm.submit_cuda(&call, send as u64, recv as u64, stream) }?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work::on_device(work))), "out") }
+    })
+}
+
 /// Starts `call`, and writes its handle to `out`.
 ///
 /// # Safety
@@ -215,7 +251,7 @@ unsafe fn begin(
         // SAFETY: by this function's contract.
         let work = unsafe { start(comm, send, recv, &call()?) }?;
         // SAFETY: by this function's contract.
-        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work::new(work))), "out") }
     })
 }
 
@@ -289,7 +325,7 @@ pub unsafe extern "C" fn netfold_comm_start_with_feedback(
         // SAFETY: by this function's contract.
         let work = unsafe { start_with_feedback(comm, send, recv, residual, (count, op)) }?;
         // SAFETY: by this function's contract.
-        unsafe { put(out, Box::into_raw(Box::new(netfold_work(work))), "out") }
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work::new(work))), "out") }
     })
 }
 

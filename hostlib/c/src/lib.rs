@@ -38,8 +38,9 @@ pub use communicator::{
     netfold_collective, netfold_comm, netfold_comm_abort, netfold_comm_all_reduce,
     netfold_comm_all_reduce_with_feedback, netfold_comm_barrier, netfold_comm_failure, netfold_comm_free,
     netfold_comm_leave, netfold_comm_network, netfold_comm_path, netfold_comm_rank, netfold_comm_run,
-    netfold_comm_split, netfold_comm_start, netfold_comm_start_in_class, netfold_comm_start_tolerating,
-    netfold_comm_start_with_feedback, netfold_comm_world_size, netfold_dtype, netfold_network, netfold_op,
+    netfold_comm_split, netfold_comm_start, netfold_comm_start_cuda, netfold_comm_start_in_class,
+    netfold_comm_start_tolerating, netfold_comm_start_with_feedback, netfold_comm_world_size, netfold_dtype,
+    netfold_network, netfold_op,
 };
 pub use logging::{netfold_log_fn, netfold_log_level, netfold_set_log};
 pub use result::{
@@ -48,6 +49,7 @@ pub use result::{
 };
 pub use work::{
     netfold_work, netfold_work_free, netfold_work_left_out, netfold_work_test, netfold_work_wait,
+    netfold_work_wait_on_stream,
 };
 
 use core::ffi::c_char;

@@ -51,6 +51,8 @@ pub enum netfold_result {
     Taken = 19,
     /// Anything else.
     Failed = 20,
+    /// Memory of a CUDA device cannot be used, or the device failed.
+    Cuda = 21,
 }
 
 /// What a trainer should do about a result.
@@ -132,6 +134,7 @@ impl From<Error> for Failure {
             "closed" | "interrupted" => netfold_result::Closed,
             "forked" => netfold_result::Forked,
             "taken" => netfold_result::Taken,
+            "cuda" | "device_lost" => netfold_result::Cuda,
             _ => netfold_result::Failed,
         };
         let advice = match error.advice() {
@@ -186,6 +189,7 @@ names! {
     Refused c"refused", JoinTimeout c"join_timeout", Protocol c"protocol", Io c"io", Unsupported c"unsupported",
     Length c"length", Mismatch c"mismatch", PeerLost c"peer_lost", SwitchLost c"switch_lost", Aborted c"aborted",
     Closed c"closed", Forked c"forked", Again c"again", Taken c"taken", Failed c"failed",
+    Cuda c"cuda",
 }
 
 /// A short, stable name of a result code, for example "peer_lost"; "unknown" for other numbers. Never NULL.

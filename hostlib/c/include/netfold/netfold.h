@@ -106,6 +106,10 @@ typedef enum {
    * Anything else.
    */
   NETFOLD_RESULT_FAILED = 20,
+  /**
+   * Memory of a CUDA device cannot be used, or the device failed.
+   */
+  NETFOLD_RESULT_CUDA = 21,
 } netfold_result;
 
 /**
@@ -690,6 +694,25 @@ netfold_result netfold_comm_start_tolerating(const netfold_comm *comm,
                                              netfold_work **out);
 
 /**
+ * The same as netfold_comm_start on memory of a CUDA device: `send` and `recv` are its addresses, and the operation comes behind what `stream` (a
+ * cudaStream_t or CUstream; NULL: the legacy default stream) has been given before. Returns without waiting for the device or the network.
+ * Use the output behind netfold_work_wait_on_stream, or after netfold_work_wait. A communicator serves one device. NETFOLD_RESULT_CUDA when
+ * there is no driver, the memory is not on one device, or the stream is being captured into a graph.
+ *
+ * Memory: As for netfold_comm_start, for the device; `stream` is a stream of the device's primary context, as all of CUDA's runtime are.
+ */
+netfold_result netfold_comm_start_cuda(const netfold_comm *comm,
+                                       void *stream,
+                                       int32_t collective,
+                                       const void *send,
+                                       void *recv,
+                                       size_t count,
+                                       int32_t dtype,
+                                       int32_t op,
+                                       uint16_t root,
+                                       netfold_work **out);
+
+/**
  * The same as netfold_comm_start, and waits for the end.
  *
  * Memory: As for netfold_comm_start.
@@ -883,6 +906,16 @@ netfold_result netfold_work_test(const netfold_work *work,
 netfold_result netfold_work_left_out(const netfold_work *work,
                                      uint32_t *partial,
                                      uint32_t *left_out);
+
+/**
+ * Makes what is given to `stream` (a cudaStream_t or CUstream) from now on wait for the output of an operation that netfold_comm_start_cuda
+ * has started. Does not wait itself. When the operation fails, the stream goes on, and every byte of the output that was not received
+ * is 0xFF; netfold_work_wait and netfold_work_test return how it failed. For other operations NETFOLD_RESULT_UNSUPPORTED.
+ *
+ * Memory: `work` is null or an operation that was not freed; `stream` is null, the legacy default stream, or a stream of the operation's device.
+ */
+netfold_result netfold_work_wait_on_stream(const netfold_work *work,
+                                           void *stream);
 
 /**
  * Frees the handle, or does nothing for NULL. The operation continues, and its memory must stay valid until it is over.
