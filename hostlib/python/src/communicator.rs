@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netfold::{Call, Collective, DType, ReduceOp};
+use netfold::{Call, Collective, CudaStream, CudaWork, DType, ReduceOp};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -128,23 +128,16 @@ impl Communicator {
         if let Some(residual) = &residual {
             check_residual(py, &call, residual, send.iter().chain(&recv))?;
         }
-        let (input, output) = (Address(input as usize), Address(output as usize));
-        let fed = residual.as_ref().map(|residual| Address(residual.data as usize));
-        let started = py.detach(|| {
-            // SAFETY: both are the memory of `send` and `recv`, as long as `call` says by `Self::call`, the output writable
-            // and not overlapping the input but in place; and the residual is valid by `check_residual`. The tensors are kept
-            // until the operation is over, below.
-            unsafe {
-                let (input, output) = (input.0 as *const u8, output.0 as *mut u8);
-                match fed {
-                    None => communicator.submit(&call, input, output),
-                    Some(fed) => communicator.submit_with_feedback(&call, input, output, fed.0 as *mut f32),
-                }
-            }
-        });
-        let started = started.map_err(|error| errors::from_library(py, &error))?;
+        let memory = Memory { input: input as usize, output: output as usize };
+        let stream = device_stream(py, send.as_ref(), recv.as_ref(), residual.as_ref())?;
+        let fed = residual.as_ref().map(|residual| residual.data as usize);
+        // SAFETY: both are the memory of `send` and `recv`, as long as `call` says by `Self::call`, the output writable
+        // and not overlapping the input but in place; and the residual is valid by `check_residual`. The tensors are kept
+        // until the operation is over, below.
+        let started = py.detach(|| unsafe { start(&communicator, &call, memory, fed, stream) });
+        let (started, cuda) = started.map_err(|error| errors::from_library(py, &error))?;
         self.note(&started);
-        Ok(Work::new(started, send.into_iter().chain(recv).chain(residual).collect()))
+        Ok(Work::new(started, cuda, send.into_iter().chain(recv).chain(residual).collect()))
     }
 
     /// Splits the ranks into groups, as MPI does; `None` for ranks without a color.
@@ -294,6 +287,71 @@ impl Communicator {
     }
 }
 
+/// The addresses of a call.
+#[derive(Clone, Copy)]
+struct Memory {
+    input: usize,
+    output: usize,
+}
+
+/// Starts a call on memory of the host, or of a device behind `stream`.
+///
+/// # Safety
+///
+/// As for [`netfold::Communicator::submit`], [`submit_with_feedback`](netfold::Communicator::submit_with_feedback) and
+/// [`submit_cuda`](netfold::Communicator::submit_cuda).
+unsafe fn start(
+    communicator: &netfold::Communicator,
+    call: &Call,
+    Memory { input, output }: Memory,
+    residual: Option<usize>,
+    stream: Option<CudaStream>,
+) -> Result<(netfold::Work, Option<CudaWork>), netfold::Error> {
+    // SAFETY: by this function's contract.
+    unsafe {
+        match (stream, residual) {
+            (Some(stream), _) => {
+                let work = communicator.submit_cuda(call, input as u64, output as u64, stream)?;
+                Ok((work.work().clone(), Some(work)))
+            }
+            (None, Some(residual)) => {
+                let (send, recv) = (input as *const u8, output as *mut u8);
+                let work = communicator.submit_with_feedback(call, send, recv, residual as *mut f32)?;
+                Ok((work, None))
+            }
+            (None, None) => {
+                let work = communicator.submit(call, input as *const u8, output as *mut u8)?;
+                Ok((work, None))
+            }
+        }
+    }
+}
+
+/// The stream behind which a call's tensors are there, if they are in a device's memory: all of them or none.
+fn device_stream(
+    py: Python<'_>,
+    send: Option<&Tensor>,
+    recv: Option<&Tensor>,
+    residual: Option<&Tensor>,
+) -> PyResult<Option<CudaStream>> {
+    let streams: Vec<_> = send.iter().chain(&recv).map(|tensor| tensor.stream).collect();
+    let on_device = streams.iter().flatten().count();
+    if on_device > 0 && on_device < streams.len() {
+        return Err(errors::new(
+            py,
+            "wrong_device",
+            "one tensor is in the memory of a CUDA device and the other in host memory; pass both on one device",
+        ));
+    }
+    if let Some(residual) = residual
+        && (on_device > 0 || residual.stream.is_some())
+    {
+        let message = "error feedback works on host memory only; pass tensors in host memory, or no residual";
+        return Err(errors::new(py, "unsupported", message));
+    }
+    Ok(streams.into_iter().flatten().next_back())
+}
+
 /// Whether this can be the call's residual: writable numbers in binary32, one for each element, apart from the call's tensors.
 fn check_residual<'a>(
     py: Python<'_>,
@@ -330,10 +388,6 @@ fn check_residual<'a>(
     }
     Ok(())
 }
-
-/// An address, to be passed into a closure that runs without the interpreter's lock.
-#[derive(Clone, Copy)]
-struct Address(usize);
 
 /// The element type to send as: types that the library lacks are sent as integers where nothing is computed.
 fn element_type(py: Python<'_>, collective: Collective, tensor: &Tensor) -> PyResult<DType> {

@@ -1,11 +1,11 @@
 //! The memory of Python's tensors, found without a copy.
 //!
-//! Four ways, tried in this order: torch tensors by their methods (they have no buffer protocol, and `bfloat16` has no numpy
-//! form), the buffer protocol (numpy, `bytearray`, `array`, `memoryview`), `__array_interface__` (numpy arrays of types
+//! Five ways, tried in this order: torch tensors by their methods (they have no buffer protocol, and `bfloat16` has no numpy
+//! form), `__cuda_array_interface__` (CuPy, Numba, JAX), the buffer protocol (numpy, `bytearray`, `array`, `memoryview`), `__array_interface__` (numpy arrays of types
 //! that the buffer protocol cannot name, such as `ml_dtypes.bfloat16`), and DLPack (everything else).
 #![expect(unsafe_code, reason = "reads DLPack's C structures")]
 
-use netfold::DType;
+use netfold::{CudaStream, DType};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
@@ -27,6 +27,8 @@ pub(crate) struct Tensor {
     /// Element type in the caller's words.
     pub(crate) dtype_name: String,
     pub(crate) read_only: bool,
+    /// Of memory of a CUDA device: the stream behind which the elements are there.
+    pub(crate) stream: Option<CudaStream>,
     /// Owner of the memory, and the exports that keep it where it is.
     #[expect(dead_code, reason = "held, never read")]
     keep: Keep,
@@ -58,8 +60,9 @@ fn not_contiguous(py: Python<'_>) -> PyErr {
 }
 
 fn wrong_device(py: Python<'_>, device: &str) -> PyErr {
-    let message =
-        format!("the tensor is on device '{device}'; only CPU memory can be sent: pass tensor.cpu()");
+    let message = format!(
+        "the tensor is on device '{device}'; only memory of the CPU and of CUDA devices can be sent: pass tensor.cpu()"
+    );
     refuse(py, "wrong_device", &message)
 }
 
@@ -70,6 +73,8 @@ impl Tensor {
         let py = object.py();
         let mut tensor = if object.hasattr(intern!(py, "data_ptr"))? {
             Self::of_torch(object)?
+        } else if let Some(tensor) = Self::of_cuda_array(object)? {
+            tensor
         } else if let Some(tensor) = Self::of_buffer(object)? {
             tensor
         } else if let Some(tensor) = Self::of_array(object)? {
@@ -120,11 +125,13 @@ impl Tensor {
 
     fn of_torch(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        let device: String =
-            object.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?.extract()?;
-        if device != "cpu" {
-            return Err(wrong_device(py, &device));
-        }
+        let device = object.getattr(intern!(py, "device"))?;
+        let kind: String = device.getattr(intern!(py, "type"))?.extract()?;
+        let stream = match kind.as_str() {
+            "cpu" => None,
+            "cuda" => Some(torch_stream(&device)?),
+            _ => return Err(wrong_device(py, &kind)),
+        };
         let layout = object.getattr(intern!(py, "layout"))?.str()?;
         if layout.to_str()? != "torch.strided" {
             let message =
@@ -153,6 +160,7 @@ impl Tensor {
             dtype: parse_dtype(&name),
             dtype_name: name,
             read_only: false,
+            stream,
             keep: Keep::Object(object.clone().unbind()),
         })
     }
@@ -172,6 +180,7 @@ impl Tensor {
             dtype,
             dtype_name: dtype.map_or_else(|| format!("format '{format}'"), |dtype| dtype.name().to_owned()),
             read_only: buffer.readonly(),
+            stream: None,
             keep: Keep::Buffer(buffer),
         }))
     }
@@ -200,6 +209,45 @@ impl Tensor {
             dtype: parse_dtype(&name),
             dtype_name: name,
             read_only,
+            stream: None,
+            keep: Keep::Object(object.clone().unbind()),
+        }))
+    }
+
+    /// By `__cuda_array_interface__`, version 3 (Numba's documentation, "CUDA Array Interface").
+    fn of_cuda_array(object: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = object.py();
+        let interface = match object.getattr(intern!(py, "__cuda_array_interface__")) {
+            Ok(interface) => interface.cast_into::<PyDict>()?,
+            // Objects that are in host memory have none, or raise other errors.
+            Err(_) => return Ok(None),
+        };
+        let field = |name: &str| interface.get_item(name).map(|value| value.filter(|value| !value.is_none()));
+        let (Some(data), Some(shape), Some(code)) = (field("data")?, field("shape")?, field("typestr")?)
+        else {
+            return Err(refuse(py, "wrong_type", "__cuda_array_interface__ lacks data, shape or typestr"));
+        };
+        let (data, read_only): (usize, bool) = data.extract()?;
+        let shape: Vec<i64> = shape.extract()?;
+        let code: String = code.extract()?;
+        let item_size = code.get(2..).and_then(|size| size.parse::<usize>().ok()).unwrap_or(0);
+        if let Some(strides) = field("strides")? {
+            let strides: Vec<i64> = strides.extract()?;
+            let elements: Vec<i64> = strides.iter().map(|bytes| bytes / (item_size.max(1) as i64)).collect();
+            if elements.len() != shape.len() || !dlpack::contiguous(&shape, Some(&elements)) {
+                return Err(not_contiguous(py));
+            }
+        }
+        let stream = field("stream")?.map(|stream| stream.extract::<usize>()).transpose()?;
+        let dtype = array_dtype(&code, item_size);
+        Ok(Some(Self {
+            data: data as *mut u8,
+            count: shape.iter().map(|&dimension| dimension as usize).product(),
+            item_size,
+            dtype,
+            dtype_name: dtype.map_or_else(|| format!("type '{code}'"), |dtype| dtype.name().to_owned()),
+            read_only,
+            stream: Some(stream.map_or(CudaStream::LEGACY, CudaStream::from_raw)),
             keep: Keep::Object(object.clone().unbind()),
         }))
     }
@@ -207,15 +255,22 @@ impl Tensor {
     fn of_dlpack(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let (device, _): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
-        if device != dlpack::CPU && device != dlpack::CUDA_HOST {
-            return Err(wrong_device(py, &format!("DLPack device type {device}")));
-        }
         let arguments = PyDict::new(py);
+        let stream = match device {
+            dlpack::CPU | dlpack::CUDA_HOST => None,
+            dlpack::CUDA | dlpack::CUDA_MANAGED => {
+                // The exporter makes this stream wait for the elements: the legacy default stream, by DLPack's number for it.
+                arguments.set_item("stream", 1)?;
+                Some(CudaStream::LEGACY)
+            }
+            _ => return Err(wrong_device(py, &format!("DLPack device type {device}"))),
+        };
         arguments.set_item("max_version", PyTuple::new(py, [1, 0])?)?;
         let capsule = match object.call_method(intern!(py, "__dlpack__"), (), Some(&arguments)) {
             // Exporters of before DLPack 1.0 take no version.
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
-                object.call_method0(intern!(py, "__dlpack__"))?
+                arguments.del_item("max_version")?;
+                object.call_method(intern!(py, "__dlpack__"), (), Some(&arguments))?
             }
             other => other?,
         };
@@ -237,10 +292,41 @@ impl Tensor {
             dtype,
             dtype_name,
             read_only,
+            stream,
             // The capsule's own destructor gives the tensor back, since its name is left as it is.
             keep: Keep::Capsule(capsule.into_any().unbind()),
         })
     }
+}
+
+/// The current stream of a torch device.
+fn torch_stream(device: &Bound<'_, PyAny>) -> PyResult<CudaStream> {
+    let py = device.py();
+    let cuda = py.import(intern!(py, "torch"))?.getattr(intern!(py, "cuda"))?;
+    let stream = cuda.call_method1(intern!(py, "current_stream"), (device,))?;
+    Ok(CudaStream::from_raw(stream.getattr(intern!(py, "cuda_stream"))?.extract()?))
+}
+
+/// The type of an array interface's `typestr`, of this machine's byte order.
+fn array_dtype(code: &str, item_size: usize) -> Option<DType> {
+    let native = if cfg!(target_endian = "little") { "<|=" } else { ">|=" };
+    let mut letters = code.chars();
+    let (order, kind) = (letters.next()?, letters.next()?);
+    if !native.contains(order) {
+        return None;
+    }
+    let letter = match kind {
+        'f' => ["e", "f", "d"][match item_size {
+            2 => 0,
+            4 => 1,
+            8 => 2,
+            _ => return None,
+        }],
+        'i' => "b",
+        'u' => "B",
+        _ => return None,
+    };
+    buffer_dtype(letter, item_size)
 }
 
 /// An element type by any of its usual names.
@@ -319,7 +405,9 @@ mod dlpack {
     use super::refuse;
 
     pub(super) const CPU: i32 = 1;
+    pub(super) const CUDA: i32 = 2;
     pub(super) const CUDA_HOST: i32 = 3;
+    pub(super) const CUDA_MANAGED: i32 = 13;
     const READ_ONLY: u64 = 1;
 
     const PLAIN: &CStr = c"dltensor";

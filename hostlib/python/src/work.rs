@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use netfold::{Error, OpReport};
+use netfold::{CudaStream, CudaWork, Error, OpReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -43,19 +43,21 @@ pub(crate) struct Work {
 
 struct Pending {
     work: netfold::Work,
+    /// On memory of a CUDA device.
+    cuda: Option<CudaWork>,
     kept: Kept,
 }
 
 impl Work {
     /// Keeps `tensors` until `work` is over.
-    pub(crate) fn new(work: netfold::Work, tensors: Vec<Tensor>) -> Self {
+    pub(crate) fn new(work: netfold::Work, cuda: Option<CudaWork>, tensors: Vec<Tensor>) -> Self {
         let kept = Arc::new(Mutex::new(tensors));
         let held = Arc::clone(&kept);
         work.on_done(move |_| {
             let over = take(&held);
             RETIRED.lock().unwrap_or_else(PoisonError::into_inner).extend(over);
         });
-        Self { pending: Home::new(Pending { work, kept }) }
+        Self { pending: Home::new(Pending { work, cuda, kept }) }
     }
 
     /// The outcome if it comes within `timeout`.
@@ -101,6 +103,26 @@ impl Work {
                 Err(errors::retry(py, "wait_timeout", &message))
             }
         }
+    }
+
+    /// Makes a stream of the tensors' device (the value of its `cudaStream_t`) wait for the output. Does not block, but for tensors in host
+    /// memory. Raises what the operation has failed with by now.
+    #[expect(unsafe_code, reason = "uses a stream of Python's")]
+    fn wait_on_stream(&self, py: Python<'_>, stream: usize) -> PyResult<()> {
+        self.pending.check(py)?;
+        let Some(cuda) = &self.pending.cuda else { return self.wait(py, None) };
+        if let Some(error) = self.exception(py)? {
+            return Err(error);
+        }
+        // SAFETY: the stream is the caller's, who has it from a library that keeps it.
+        let waits = unsafe { cuda.make_wait(CudaStream::from_raw(stream)) };
+        waits.map_err(|error| errors::from_library(py, &error))
+    }
+
+    /// Whether the tensors are in the memory of a CUDA device.
+    #[getter]
+    fn on_device(&self) -> bool {
+        self.pending.cuda.is_some()
     }
 
     /// Whether the operation is over.

@@ -66,9 +66,14 @@ fn imports(python: &str, module: &str) -> bool {
 
 /// The library that cargo built along with this test.
 fn library() -> PathBuf {
+    shared_library("lib_netfold.so")
+}
+
+/// A cdylib that cargo built along with this test.
+fn shared_library(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
-    let candidates = [folder.join("lib_netfold.so"), folder.parent().unwrap().join("lib_netfold.so")];
+    let candidates = [folder.join(name), folder.parent().unwrap().join(name)];
     candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
 }
 
@@ -190,6 +195,7 @@ fn pytest(python: &str, site: &Path) {
     let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
+    command.env("NETFOLD_FAKE_CUDA", shared_library("libnetfold_fake_cuda.so"));
     let status = run(&mut command);
     // 5: without numpy, every file of tests is skipped.
     let nothing = status.code() == Some(5) && !imports(python, "numpy");

@@ -360,7 +360,7 @@ def coalesced():
     start()
     ranks = range(WORLD)
     group = dist.group.WORLD if dist.group.WORLD is not None else dist.distributed_c10d._get_default_group()
-    backend = group if OLD else group._get_backend(torch.device("cpu"))
+    backend = group if isinstance(group, netfold.torch.NetfoldGroup) else group._get_backend(torch.device("cpu"))
     sizes = (1, 7, 4000)
     tensors = [torch.full((size,), RANK + 1.0) for size in sizes]
     options = dist.AllreduceCoalescedOptions()
@@ -462,7 +462,7 @@ def mismatch_ddp():
 def closed():
     start()
     group = dist.group.WORLD if dist.group.WORLD is not None else dist.distributed_c10d._get_default_group()
-    backend = group if OLD else group._get_backend(torch.device("cpu"))
+    backend = group if isinstance(group, netfold.torch.NetfoldGroup) else group._get_backend(torch.device("cpu"))
     dist.all_reduce(torch.ones(3))
     dist.barrier()
     backend.shutdown()
@@ -591,7 +591,7 @@ def aborted():
 
     start(timeout=datetime.timedelta(seconds=60))
     group = dist.group.WORLD if dist.group.WORLD is not None else dist.distributed_c10d._get_default_group()
-    backend = group if OLD else group._get_backend(torch.device("cpu"))
+    backend = group if isinstance(group, netfold.torch.NetfoldGroup) else group._get_backend(torch.device("cpu"))
     if RANK == 0:
         threading.Timer(0.3, backend.abort).start()
         begun = time.monotonic()

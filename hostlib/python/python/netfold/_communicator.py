@@ -26,8 +26,10 @@ class Communicator:
     lengths and types in the same order; a difference raises ``Mismatch`` on every rank. Results have the same bits on every
     rank, within the error bound of the ``mode``.
 
-    Tensors are numpy arrays, torch CPU tensors, and any object with the buffer protocol or DLPack. They must be contiguous. No
-    copy is made. ``dtype="bf16"`` names the elements of an array whose own type cannot (``uint16``, ``bytes``).
+    Tensors are numpy arrays, torch tensors, and any object with the buffer protocol, ``__cuda_array_interface__`` or DLPack. They must be
+    contiguous. No copy is made of host memory. Tensors on a CUDA device go by way of pinned memory: an operation comes behind what the tensor's
+    stream (torch's current one, that of the interface, or the default stream) has been given before, and its ``Work`` is over
+    when the output is on the device. ``dtype="bf16"`` names the elements of an array whose own type cannot (``uint16``, ``bytes``).
 
     Reductions (``op``): ``sum``, ``avg``, ``product``, ``min``, ``max``, ``band``, ``bor``, ``bxor``.
 

@@ -76,6 +76,7 @@ _CLASSES = {
     "argument": ArgumentError,
     "closed": Closed,
     "connect": Unreachable,
+    "cuda": TensorError,
     "differs": Mismatch,
     "forked": Forked,
     "group_key": Mismatch,

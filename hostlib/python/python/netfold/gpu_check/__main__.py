@@ -12,11 +12,11 @@ from typing import Any, List, Optional, Sequence
 
 import netfold
 
-from . import _nccl
+from . import _nccl, _tensors
 from ._registry import Check, Context, Failure, Figures, Result
 
 #: The modules whose ``CHECKS`` are run, in this order.
-MODULES: Sequence[Any] = (_nccl,)
+MODULES: Sequence[Any] = (_nccl, _tensors)
 
 PASSED, FAILED, USAGE, NOTHING_RAN, INTERRUPTED = 0, 1, 2, 3, 130
 

@@ -103,7 +103,7 @@ def in_flight(seed: int) -> int:
 
 def in_graph(seed: int) -> int:
     """An all-reduce in a CUDA graph, replayed with several inputs; returns how many elements are wrong."""
-    if DEVICE.type != "cuda":
+    if DEVICE.type != "cuda" or not OPTIONS.get("graph", True):
         return 0
     tensor = contribution(torch.float32, 100_003, RANK, seed)
     graph = torch.cuda.CUDAGraph()

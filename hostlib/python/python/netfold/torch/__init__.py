@@ -5,7 +5,7 @@ Importing this module registers the backend ``netfold``::
     import netfold.torch
     torch.distributed.init_process_group("netfold")                   # or "cpu:netfold,cuda:nccl"
 
-Collectives of CPU tensors go through Netfold; what it does not have goes to an inner gloo group. With nothing configured, rank 0 runs a
+Collectives of tensors in host memory and on CUDA devices go through Netfold; what it does not have goes to an inner gloo group. With nothing configured, rank 0 runs a
 software switch and sends the others its address through the group's store. Another switch is named by the environment variable ``NETFOLD_CONTROLLER`` or by ``pg_options=netfold.torch.Options(switch="tor:20038")``.
 """
 

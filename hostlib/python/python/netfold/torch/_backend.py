@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from .. import ArgumentError, Closed, Communicator, Error
 from . import _layout, _rendezvous
+from ._device import DeviceWork, Staged, staged
 from ._options import Options
 from ._order import Order
 from ._record import Record
@@ -20,12 +21,26 @@ from ._work import Done, NetfoldWork, Together, reduction
 
 logger = logging.getLogger("netfold")
 
-#: Since torch 2 a backend is a class of its own, and torch wraps it in a group. Before, it is the group.
-Base: Any
-try:
-    from torch._C._distributed_c10d import Backend as Base
-except ImportError:
-    Base = dist.ProcessGroup
+
+
+def _base() -> Any:
+    """In late versions of torch 2 a backend is a class of its own, and torch wraps it in a group. Before, it is the group."""
+    try:
+        from torch._C._distributed_c10d import Backend
+    except ImportError:
+        return dist.ProcessGroup
+
+    class Probe(Backend):  # type: ignore[misc]
+        pass
+
+    try:
+        Probe(0, 1)
+    except TypeError:  # torch 2.11, for one, has the class, and no constructor for subclasses in Python
+        return dist.ProcessGroup
+    return Backend
+
+
+Base: Any = _base()
 
 #: Reductions of all-reduce that go through the library, by element type. Others go to gloo, on all ranks alike.
 ACCELERATED = {
@@ -39,6 +54,9 @@ ACCELERATED = {
     torch.int32: ("sum", "min", "max", "band", "bor", "bxor"),
     torch.int64: ("sum", "band", "bor", "bxor"),
 }
+
+#: Types of devices whose tensors the library takes.
+DEVICES = ("cpu", "cuda")
 
 #: Element types that reduce-scatters have in the library, with any reduction.
 REDUCED = (
@@ -299,7 +317,7 @@ class NetfoldGroup(Base):
         """Starts an operation of the library; ``None`` when gloo is to do it, on all ranks."""
         if self._aborted or self._closed:
             raise Closed("the process group was aborted or shut down; make a new one", "closed")
-        if self._communicator is None or op is None or recv.is_complex() or recv.device.type != "cpu":
+        if self._communicator is None or op is None or recv.is_complex() or recv.device.type not in DEVICES:
             return None
         try:
             native = self._communicator._native.submit(collective, send, recv, op, root, None, priority, residual)
@@ -307,14 +325,19 @@ class NetfoldGroup(Base):
             if error.kind == "unsupported":
                 return None
             raise
-        work = NetfoldWork(native, tensors, finish)
+        work = (DeviceWork if native.on_device else NetfoldWork)(native, tensors, finish)
         self._record.start(collective, tensors, work)
         return work
 
     # -- What gloo does --
 
     def _by_gloo(self, name: str, *arguments: Any, **named: Any) -> Any:
+        # gloo has few operations on a device's tensors.
+        copies: Dict[int, Any] = {}
+        arguments = tuple(staged(argument, copies) for argument in arguments)
         work = getattr(self._gloo, name)(*arguments, **named)
+        if copies:
+            work = Staged(work, copies, writes=name not in ("send", "barrier"))
         if hasattr(work, "is_completed"):
             self._record.start(name, [], work)
         return work
@@ -465,7 +488,7 @@ def register() -> None:
     if hasattr(dist.Backend, "NETFOLD"):
         return
     try:
-        dist.Backend.register_backend("netfold", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("netfold", create, extended_api=True, devices=list(DEVICES))
     except TypeError:  # Before torch 2 there are no devices.
         dist.Backend.register_backend("netfold", create, extended_api=True)
 
@@ -495,9 +518,13 @@ def _netfold_group(group: Any) -> NetfoldGroup:
     if isinstance(group, NetfoldGroup):
         return group
     if hasattr(group, "_get_backend"):
-        backend = group._get_backend(torch.device("cpu"))
-        if isinstance(backend, NetfoldGroup):
-            return backend
+        for device in DEVICES:
+            try:
+                backend = group._get_backend(torch.device(device))
+            except RuntimeError:
+                continue  # The group has no backend for these devices.
+            if isinstance(backend, NetfoldGroup):
+                return backend
     raise TypeError(f"{group!r} is not a group of the netfold backend")
 
 

@@ -83,6 +83,10 @@ class HookState:
             raise ArgumentError(
                 f"error feedback is for gradients of float32, not {gradients.dtype}; make the hook's state without it", "unsupported"
             )
+        if gradients.device.type != "cpu":
+            raise ArgumentError(
+                f"error feedback is for gradients in host memory, not on {gradients.device}; make the hook's state without it", "unsupported"
+            )
         parameters = tuple(id(parameter) for parameter in bucket.parameters())
         kept = self._residuals.get(bucket.index())
         if kept is not None and kept[0] == parameters and kept[1].numel() == gradients.numel():

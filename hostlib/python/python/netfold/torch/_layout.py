@@ -32,7 +32,7 @@ def target(tensor: torch.Tensor, read: bool = True) -> Tuple[torch.Tensor, Finis
     if is_plain(tensor):
         return tensor, None
     check_writable(tensor)
-    staged = source(tensor) if read else torch.empty(tensor.size(), dtype=tensor.dtype)
+    staged = source(tensor) if read else torch.empty(tensor.size(), dtype=tensor.dtype, device=tensor.device)
     return staged, lambda: _store([tensor], [staged])
 
 
@@ -70,7 +70,7 @@ def scattered(parts: List[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
     for part in parts:
         check_writable(part)
     size = parts[0].numel()
-    staged = torch.empty(len(parts) * size, dtype=parts[0].dtype)
+    staged = torch.empty(len(parts) * size, dtype=parts[0].dtype, device=parts[0].device)
     return staged, lambda: _store(parts, staged.view(len(parts), size).unbind(0))
 
 

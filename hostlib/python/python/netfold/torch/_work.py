@@ -94,6 +94,14 @@ class NetfoldWork(_Work):
         self.wait()
 
 
+def done(tensors: Sequence[torch.Tensor]) -> Any:
+    """A future that is done, of tensors on any devices."""
+    devices = sorted({str(tensor.device) for tensor in tensors if tensor.device.type == "cuda"})
+    future: Any = torch.futures.Future(devices=devices) if devices else torch.futures.Future()
+    future.set_result(list(tensors))
+    return future
+
+
 class Done(_Work):
     """Work that was over before it was returned."""
 
@@ -105,9 +113,7 @@ class Done(_Work):
         return True
 
     def get_future(self) -> Any:
-        future: Any = torch.futures.Future()
-        future.set_result(self._tensors)
-        return future
+        return done(self._tensors)
 
     def is_completed(self) -> bool:
         return True
