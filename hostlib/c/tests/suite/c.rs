@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -100,6 +100,36 @@ fn contributions_are_left_out_within_the_tolerance() {
         assert!(line.contains(&format!("lacking {}, odd 0", u8::from(lacking))), "{line}");
     }
     assert!(exact.contains("partial 0,"), "{exact}");
+}
+
+/// The fake CUDA driver, which cargo has built along with this test.
+fn fake_cuda() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    let name = "libnetfold_fake_cuda.so";
+    let candidates = [folder.join(name), folder.parent().unwrap().join(name)];
+    candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
+}
+
+#[test]
+fn device_memory_is_reduced_behind_its_stream() {
+    if !tools("device memory of C programs") {
+        return;
+    }
+    let mut flags = pkg_config(&["--cflags", "--libs"]);
+    flags.extend(["-std=c11", "-ldl"].map(str::to_owned));
+    let program = compile("gcc", "hostlib/c/tests/suite/cuda.c", "cuda", &flags);
+    let switch = lossy_switch();
+    let ranks = (0..2).map(|rank: u16| {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", prefix().join("lib")).env("NETFOLD_CUDA_LIBRARY", fake_cuda());
+        command.args([switch.control().to_string(), "cuda".into(), rank.to_string(), "2".into()]);
+        CapturedProcess::start(&mut command, LIMIT)
+    });
+    for rank in ranks.collect::<Vec<_>>() {
+        let output = rank.finish().success();
+        assert!(output.contains("cuda: 0 wrong"), "{output}");
+    }
 }
 
 /// Runs the abuse of every function, under another program if one is given.
