@@ -108,7 +108,7 @@ impl Router {
 
     /// # Safety
     ///
-    /// As for [`Self::submit`].
+    /// As for [`Communicator::submit`](crate::Communicator::submit).
     pub(crate) unsafe fn make_buffer(
         &self,
         call: &Call,

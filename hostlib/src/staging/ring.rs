@@ -126,6 +126,12 @@ impl Ring {
         arrived.wrapping_sub(slot.generation).cast_signed() >= 0
     }
 
+    /// Whether the device may be copying the slot's piece in: its earlier piece may be copied out.
+    pub(crate) fn may_arrive(&self, slot: &Slot) -> bool {
+        let released = self.word(slot.release_word()).load(Ordering::Acquire);
+        released.wrapping_sub(slot.generation.wrapping_sub(1)).cast_signed() >= 0
+    }
+
     /// Lets the device copy the slot's piece out. What the caller has written to the slot happens before.
     pub(crate) fn release(&self, slot: &Slot) {
         self.word(slot.release_word()).store(slot.generation, Ordering::Release);

@@ -163,6 +163,8 @@ impl Stager {
     pub(crate) fn enqueue(&self, submission: &Arc<Submission>, operation: StagedCall, slot: Slot) {
         let submission = Arc::clone(submission);
         self.lock().pieces.push_back(QueuedPiece { submission, operation, slot });
+        // The device may have begun already.
+        self.changed.notify_all();
     }
 
     /// Ends the job: the device has failed.
@@ -195,7 +197,7 @@ impl Stager {
     }
 
     /// Works until it is stopped. `check` asks the device whether it works.
-    pub(crate) fn run(&self, check: impl Fn() -> Result<(), CudaError>) {
+    pub(crate) fn run(self: &Arc<Self>, check: impl Fn() -> Result<(), CudaError>) {
         let mut settled = 0;
         loop {
             match self.next(settled, &check) {
@@ -218,25 +220,27 @@ impl Stager {
     /// Waits for something to do. `settled` is the number of calls that are over.
     fn next(&self, settled: u64, check: &impl Fn() -> Result<(), CudaError>) -> Step {
         let mut checked = Instant::now();
+        // The slot for whose piece it has looked all the time for a while.
+        let mut polled = None;
         loop {
             let mut queue = self.lock();
             if let Some(step) = self.step(&mut queue, settled) {
                 return step;
             }
             let arriving = match queue.pieces.front() {
-                Some(piece) if self.begun.load(Ordering::Acquire) > piece.submission.number => {
-                    Some(piece.slot)
-                }
+                Some(piece) if self.may_arrive(piece) => Some(piece.slot),
                 _ => None,
             };
             let waits = !queue.calls.is_empty();
             match arriving {
-                // Its copy is under way, or waits for the slot; the device wakes no thread when it is done.
+                // Its copy is under way; the device wakes no thread when it is done.
                 Some(slot) => {
                     drop(queue);
-                    if !spin_until(|| self.ring.has_arrived(&slot)) {
+                    let spins = polled != Some(slot);
+                    if !(spins && spin_until(|| self.ring.has_arrived(&slot))) {
                         std::thread::sleep(POLL_INTERVAL);
                     }
+                    polled = Some(slot);
                 }
                 None => drop(self.sleep(queue)),
             }
@@ -247,6 +251,11 @@ impl Stager {
                 }
             }
         }
+    }
+
+    /// Whether the device may be copying a piece in.
+    fn may_arrive(&self, piece: &QueuedPiece) -> bool {
+        self.begun.load(Ordering::Acquire) > piece.submission.number && self.ring.may_arrive(&piece.slot)
     }
 
     /// What can be done now.
@@ -284,19 +293,21 @@ impl Stager {
     }
 
     /// Makes an operation of a piece. The device copies it out when it is over, whether or not it has failed.
-    fn submit(&self, piece: QueuedPiece) {
+    fn submit(self: &Arc<Self>, piece: QueuedPiece) {
         let QueuedPiece { submission, operation, slot } = piece;
         let StagedCall { call, send, recv, used } = operation;
         let (send, recv) =
             (self.ring.span(&slot, send, used - send), self.ring.span(&slot, recv, used - recv));
-        let ring = Arc::clone(&self.ring);
+        let stager = Arc::clone(self);
         let over = move |outcome: &Result<OpReport, Error>| {
             if outcome.is_err() {
                 // SAFETY: the operation is over, and the device waits for the slot's word.
-                unsafe { ring.poison(&slot, used) };
+                unsafe { stager.ring.poison(&slot, used) };
             }
             submission.add(outcome);
-            ring.release(&slot);
+            stager.ring.release(&slot);
+            // A piece that waits for the slot will arrive.
+            stager.notify();
         };
         let route = match self.router.route(&call) {
             Ok(route) => route,

@@ -20,7 +20,7 @@ pub(crate) const DEVICES: usize = 256;
 const COPY_BYTES: usize = 64 << 10;
 
 /// How often words in memory are looked at.
-const POLL_INTERVAL: Duration = Duration::from_micros(20);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Illegal address: what a faulty device returns.
 const FAULT: i32 = 700;

@@ -34,6 +34,7 @@ const UNSAFE_FILES: &[&str] = &[
     "hostlib/collectives/src/shared/mapping.rs",
     "hostlib/collectives/src/shared/pipeline.rs",
     "hostlib/collectives/src/shared/sys.rs",
+    "hostlib/examples/device_overlap.rs",
     "hostlib/src/buffer.rs",
     "hostlib/src/communicator.rs",
     "hostlib/src/device_calls.rs",
