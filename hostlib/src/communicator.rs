@@ -370,7 +370,9 @@ impl Communicator {
 
     fn close(&mut self, mode: StopMode) {
         if std::process::id() != self.router.owner {
-            return; // a child of a fork has none of the threads
+            // A child of a fork has none of the threads, and CUDA's driver does not work there.
+            std::mem::forget(self.staging.take());
+            return;
         }
         if mode == StopMode::WhenIdle {
             self.staging.get().iter().for_each(|staging| staging.finish());
