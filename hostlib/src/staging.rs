@@ -1,6 +1,6 @@
 //! Calls on the memory of a CUDA device, by way of pinned memory of the host.
 //!
-//! A call is cut into pieces. Each piece is copied to a slot of a [ring](ring::Ring) of pinned memory, is an operation of its own there, and is
+//! A call is cut into pieces. Each piece is copied to a [staging buffer](buffers::StagingBuffer), of pinned memory, is an operation of its own there, and is
 //! copied back, so that copies in both directions and the network are in use at the same time. Everything that the device has to do is
 //! appended to streams when the call is made: one copies in and writes a word of pinned memory behind each piece, another waits for a word
 //! that the host writes when a piece's operation is over, and copies out. So the caller's stream waits for an event, and no thread for the device; see ADR 34.
@@ -8,9 +8,9 @@
 //! | what waits | for | by |
 //! |---|---|---|
 //! | copying in | what the caller's stream has done before the call | an event of the caller's stream |
-//! | copying in | the slot's earlier piece to be copied out | an event of the stream that copies out |
-//! | the operation | its piece to be copied in | a word of the slot |
-//! | copying out | the operation | the other word of the slot |
+//! | copying in | the buffer's earlier piece to be copied out | an event of the stream that copies out |
+//! | the operation | its piece to be copied in | a word of the buffer |
+//! | copying out | the operation | the other word of the buffer |
 //! | the caller's streams | the last piece to be copied out | an event of the stream that copies out |
 //! | the caller's threads | the same | a function that another stream calls, behind an event of the stream that copies out |
 //!
@@ -21,8 +21,8 @@
 //! executes both streams, and those of the caller, in one queue.
 #![expect(unsafe_code, reason = "copies memory of a device that callers vouch for")]
 
+mod buffers;
 pub(crate) mod plan;
-mod ring;
 mod stager;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,8 +36,8 @@ use crate::report::OpReport;
 use crate::router::Router;
 use crate::shutdown::ShutdownState;
 use crate::work::Work;
-use plan::{Piece, Plan};
-use ring::Ring;
+use buffers::StagingBuffers;
+use plan::{Plan, StagedPiece};
 use stager::{Stager, Submission};
 
 /// An operation in flight on the memory of a CUDA device, started by [`Communicator::submit_cuda`](crate::Communicator::submit_cuda). Clones refer to the same operation.
@@ -100,9 +100,9 @@ struct Streams {
     /// Calls functions of the host, for which the streams that copy would wait.
     notices_in: Stream,
     notices_out: Stream,
-    /// The piece of each slot has been copied out.
+    /// The piece of each buffer has been copied out.
     free: Vec<Event>,
-    /// Pieces so far in short slots, and in long ones.
+    /// Pieces so far in short buffers, and in long ones.
     pieces: [u64; 2],
 }
 
@@ -113,8 +113,8 @@ impl Staging {
         shutdown: &ShutdownState,
     ) -> Result<Self, Error> {
         let current = device.enter()?;
-        let ring = Ring::new(&current)?;
-        let free = (0..ring::SLOTS).map(|_| Event::new(&current)).collect::<Result<_, _>>()?;
+        let buffers = StagingBuffers::new(&current)?;
+        let free = (0..buffers::BUFFERS).map(|_| Event::new(&current)).collect::<Result<_, _>>()?;
         let copies_in = Arc::new(Stream::new(&current)?);
         let copies_out = Arc::new(Stream::new(&current)?);
         let check = {
@@ -126,7 +126,7 @@ impl Staging {
         };
         let (notices_in, notices_out) = (Stream::new(&current)?, Stream::new(&current)?);
         let streams = Streams { copies_in, copies_out, notices_in, notices_out, free, pieces: [0; 2] };
-        let stager = Arc::new(Stager::new(Arc::new(ring), Arc::clone(router), shutdown.clone()));
+        let stager = Arc::new(Stager::new(Arc::new(buffers), Arc::clone(router), shutdown.clone()));
         let own = Arc::clone(&stager);
         let thread = spawn("netfold-staging", move || own.run(check))?;
         drop(current);
@@ -150,7 +150,7 @@ impl Staging {
     ) -> Result<CudaWork, Error> {
         let current = self.device.enter()?;
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        self.stager.ring().prepare(&current, plan.slots)?;
+        self.stager.buffers().prepare(&current, plan.buffers)?;
         let (called, done) = (Event::new(&current)?, Arc::new(Event::new(&current)?));
         // SAFETY: the stream exists, by this function's contract; the others are ours.
         unsafe {
@@ -205,26 +205,26 @@ impl Staging {
         current: &Current<'_>,
         streams: &mut Streams,
         plan: &Plan,
-        piece: &Piece,
+        piece: &StagedPiece,
         (send, recv): (u64, u64),
         submission: &Arc<Submission>,
     ) -> Result<(), CudaError> {
-        let ring = self.stager.ring();
+        let buffers = self.stager.buffers();
         let Streams { copies_in, copies_out, free, pieces, .. } = streams;
-        let number = &mut pieces[usize::from(plan.slots == ring::LONG)];
-        let slot = plan.slots.slot(*number);
+        let number = &mut pieces[usize::from(plan.buffers == buffers::LONG)];
+        let buffer = plan.buffers.buffer(*number);
         *number += 1;
-        let (memory, offset) = (ring.memory(&slot), slot.offset());
-        // SAFETY: the device's memory is the caller's. The slot is used by nothing else: copies into it wait until its earlier piece was
+        let (memory, offset) = (buffers.memory(&buffer), buffer.offset());
+        // SAFETY: the device's memory is the caller's. The buffer is used by nothing else: copies into it wait until its earlier piece was
         // copied out, the operation for these copies, and copies out of it for the operation. Words are accessed as such only.
         unsafe {
-            free[slot.number].make_wait(current, copies_in.raw())?;
+            free[buffer.number].make_wait(current, copies_in.raw())?;
             for row in plan.input(piece) {
                 copies_in.copy_to_host(current, memory, (offset + row.staged, row.bytes), send + row.at)?;
             }
-            copies_in.write_word(current, &ring.words, slot.arrival_word(), slot.generation)?;
-            self.stager.enqueue(submission, plan.operation(piece), slot);
-            copies_out.wait_for_word(current, &ring.words, slot.release_word(), slot.generation)?;
+            copies_in.write_word(current, &buffers.words, buffer.arrival_word(), buffer.generation)?;
+            self.stager.enqueue(submission, plan.operation(piece), buffer);
+            copies_out.wait_for_word(current, &buffers.words, buffer.release_word(), buffer.generation)?;
             for row in plan.output(piece) {
                 copies_out.copy_to_device(
                     current,
@@ -233,7 +233,7 @@ impl Staging {
                     (offset + row.staged, row.bytes),
                 )?;
             }
-            free[slot.number].record(current, copies_out.raw())
+            free[buffer.number].record(current, copies_out.raw())
         }
     }
 

@@ -1,7 +1,7 @@
 //! How a call is cut into pieces.
 
 use crate::call::Call;
-use crate::staging::ring::{LONG, SHORT, SlotClass};
+use crate::staging::buffers::{BufferClass, LONG, SHORT};
 use netfold_wire::Collective;
 
 /// Pieces begin at multiples of so many elements, where they are longer: of whole blocks in common profiles.
@@ -20,34 +20,34 @@ pub(crate) struct Plan {
     input_at: usize,
     /// Elements of each part in a piece.
     length: usize,
-    pub(crate) slots: SlotClass,
+    pub(crate) buffers: BufferClass,
 }
 
 /// Elements of each part of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct StagedPiece {
     first: usize,
     count: usize,
 }
 
-/// Bytes that lie together in the device's memory and in the slot.
+/// Bytes that lie together in the device's memory and in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     /// Offset in the device's tensor.
     pub(crate) at: u64,
-    /// Offset in the slot.
+    /// Offset in the buffer.
     pub(crate) staged: usize,
     pub(crate) bytes: usize,
 }
 
-/// An operation on a slot.
+/// An operation on a buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagedCall {
     pub(crate) call: Call,
-    /// Offsets in the slot.
+    /// Offsets in the buffer.
     pub(crate) send: usize,
     pub(crate) recv: usize,
-    /// Bytes of the slot that are used.
+    /// Bytes of the buffer that are used.
     pub(crate) used: usize,
 }
 
@@ -64,13 +64,13 @@ impl Plan {
         };
         let part_bytes = staged * call.dtype.size().max(1);
         let bytes = call.count.saturating_mul(part_bytes);
-        let slots = if bytes <= SHORT.bytes { SHORT } else { LONG };
-        let longest = (slots.bytes / part_bytes).max(1);
+        let buffers = if bytes <= SHORT.bytes { SHORT } else { LONG };
+        let longest = (buffers.bytes / part_bytes).max(1);
         // As equal as whole blocks allow.
         let equal = call.count.div_ceil(call.count.div_ceil(longest).max(1));
         let length = equal.next_multiple_of(ALIGNMENT).min(longest).max(1);
         let length = if length > ALIGNMENT { length - length % ALIGNMENT } else { length };
-        Self { call: *call, input, output, output_at, input_at, length, slots }
+        Self { call: *call, input, output, output_at, input_at, length, buffers }
     }
 
     fn size(&self) -> usize {
@@ -84,23 +84,23 @@ impl Plan {
     }
 
     /// In order.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = StagedPiece> + use<> {
         let (count, length) = (self.call.count, self.length);
-        (0..count).step_by(length).map(move |first| Piece { first, count: length.min(count - first) })
+        (0..count).step_by(length).map(move |first| StagedPiece { first, count: length.min(count - first) })
     }
 
     /// What is copied in.
-    pub(crate) fn input(&self, piece: &Piece) -> impl Iterator<Item = Row> + use<> {
+    pub(crate) fn input(&self, piece: &StagedPiece) -> impl Iterator<Item = Row> + use<> {
         self.rows(piece, self.input, self.input_at)
     }
 
     /// What is copied out.
-    pub(crate) fn output(&self, piece: &Piece) -> impl Iterator<Item = Row> + use<> {
+    pub(crate) fn output(&self, piece: &StagedPiece) -> impl Iterator<Item = Row> + use<> {
         self.rows(piece, self.output, self.output_at)
     }
 
-    fn rows(&self, piece: &Piece, parts: usize, staged_at: usize) -> impl Iterator<Item = Row> + use<> {
-        let (size, whole, Piece { first, count }) = (self.size(), self.call.count, *piece);
+    fn rows(&self, piece: &StagedPiece, parts: usize, staged_at: usize) -> impl Iterator<Item = Row> + use<> {
+        let (size, whole, StagedPiece { first, count }) = (self.size(), self.call.count, *piece);
         (0..parts).map(move |part| Row {
             at: ((part * whole + first) * size) as u64,
             staged: (staged_at + part) * count * size,
@@ -109,7 +109,7 @@ impl Plan {
     }
 
     /// The operation on a staged piece.
-    pub(crate) fn operation(&self, piece: &Piece) -> StagedCall {
+    pub(crate) fn operation(&self, piece: &StagedPiece) -> StagedCall {
         let bytes = piece.count * self.size();
         let call = Call { count: piece.count, ..self.call };
         let used = bytes * (self.input_at + self.input.max(1)).max(self.output_at + self.output.max(1));
@@ -146,7 +146,7 @@ mod tests {
     ];
 
     #[test]
-    fn pieces_cover_each_part_once_and_fit_their_slots() {
+    fn pieces_cover_each_part_once_and_fit_their_buffers() {
         for collective in COLLECTIVES {
             for (count, dtype) in
                 [(1, DType::F64), (4097, DType::U8), (3_000_001, DType::F32), (1 << 22, DType::Bf16)]
@@ -161,7 +161,7 @@ mod tests {
                         assert_eq!(piece.first, next);
                         next += piece.count;
                         let operation = plan.operation(&piece);
-                        assert!(operation.used <= plan.slots.bytes, "{collective:?} {operation:?}");
+                        assert!(operation.used <= plan.buffers.bytes, "{collective:?} {operation:?}");
                         for (rows, sum) in [
                             (plan.input(&piece).collect::<Vec<_>>(), &mut copied.0),
                             (plan.output(&piece).collect(), &mut copied.1),
@@ -190,7 +190,7 @@ mod tests {
         let pieces = |bytes: usize| {
             let call = Call::new(Collective::AllReduce, DType::F32, ReduceOp::Sum, bytes / 4);
             let plan = Plan::new(&call, 0, 4);
-            (plan.slots == SHORT, plan.pieces().map(|piece| (piece.count * 4) >> 20).collect::<Vec<_>>())
+            (plan.buffers == SHORT, plan.pieces().map(|piece| (piece.count * 4) >> 20).collect::<Vec<_>>())
         };
         assert_eq!(pieces(256 << 10), (true, vec![0]));
         assert_eq!(pieces(8 << 20), (false, vec![8]));

@@ -1,5 +1,5 @@
 //! The thread that makes operations of pieces, in order, as the device has copied them in.
-#![expect(unsafe_code, reason = "makes operations on the ring's memory")]
+#![expect(unsafe_code, reason = "makes operations on staging buffers")]
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::report::OpReport;
 use crate::router::Router;
 use crate::shutdown::ShutdownState;
+use crate::staging::buffers::{StagingBuffer, StagingBuffers};
 use crate::staging::plan::StagedCall;
-use crate::staging::ring::{Ring, Slot};
 use crate::work::{Completion, Work, spin_until};
 
 /// How often the thread asks whether the device still works, while it waits for it.
@@ -56,7 +56,7 @@ impl Submission {
 struct QueuedPiece {
     submission: Arc<Submission>,
     operation: StagedCall,
-    slot: Slot,
+    buffer: StagingBuffer,
 }
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ struct Queue {
 
 /// What the thread, the callers and the device's functions share.
 pub(crate) struct Stager {
-    ring: Arc<Ring>,
+    buffers: Arc<StagingBuffers>,
     router: Arc<Router>,
     shutdown: ShutdownState,
     queue: Mutex<Queue>,
@@ -120,9 +120,9 @@ enum Step {
 }
 
 impl Stager {
-    pub(crate) fn new(ring: Arc<Ring>, router: Arc<Router>, shutdown: ShutdownState) -> Self {
+    pub(crate) fn new(buffers: Arc<StagingBuffers>, router: Arc<Router>, shutdown: ShutdownState) -> Self {
         Self {
-            ring,
+            buffers,
             router,
             shutdown,
             queue: Mutex::default(),
@@ -132,8 +132,8 @@ impl Stager {
         }
     }
 
-    pub(crate) fn ring(&self) -> &Ring {
-        &self.ring
+    pub(crate) fn buffers(&self) -> &StagingBuffers {
+        &self.buffers
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -160,9 +160,9 @@ impl Stager {
     }
 
     /// A piece of a call. The device copies pieces in, in the order in which they are enqueued.
-    pub(crate) fn enqueue(&self, submission: &Arc<Submission>, operation: StagedCall, slot: Slot) {
+    pub(crate) fn enqueue(&self, submission: &Arc<Submission>, operation: StagedCall, buffer: StagingBuffer) {
         let submission = Arc::clone(submission);
-        self.lock().pieces.push_back(QueuedPiece { submission, operation, slot });
+        self.lock().pieces.push_back(QueuedPiece { submission, operation, buffer });
         // The device may have begun already.
         self.changed.notify_all();
     }
@@ -220,7 +220,7 @@ impl Stager {
     /// Waits for something to do. `settled` is the number of calls that are over.
     fn next(&self, settled: u64, check: &impl Fn() -> Result<(), CudaError>) -> Step {
         let mut checked = Instant::now();
-        // The slot for whose piece it has looked all the time for a while.
+        // The buffer for whose piece it has looked all the time for a while.
         let mut polled = None;
         loop {
             let mut queue = self.lock();
@@ -228,19 +228,19 @@ impl Stager {
                 return step;
             }
             let arriving = match queue.pieces.front() {
-                Some(piece) if self.may_arrive(piece) => Some(piece.slot),
+                Some(piece) if self.may_arrive(piece) => Some(piece.buffer),
                 _ => None,
             };
             let waits = !queue.calls.is_empty();
             match arriving {
                 // Its copy is under way; the device wakes no thread when it is done.
-                Some(slot) => {
+                Some(buffer) => {
                     drop(queue);
-                    let spins = polled != Some(slot);
-                    if !(spins && spin_until(|| self.ring.has_arrived(&slot))) {
+                    let spins = polled != Some(buffer);
+                    if !(spins && spin_until(|| self.buffers.has_arrived(&buffer))) {
                         std::thread::sleep(POLL_INTERVAL);
                     }
-                    polled = Some(slot);
+                    polled = Some(buffer);
                 }
                 None => drop(self.sleep(queue)),
             }
@@ -255,7 +255,7 @@ impl Stager {
 
     /// Whether the device may be copying a piece in.
     fn may_arrive(&self, piece: &QueuedPiece) -> bool {
-        self.begun.load(Ordering::Acquire) > piece.submission.number && self.ring.may_arrive(&piece.slot)
+        self.begun.load(Ordering::Acquire) > piece.submission.number && self.buffers.may_arrive(&piece.buffer)
     }
 
     /// What can be done now.
@@ -263,7 +263,7 @@ impl Stager {
         if let Some(error) = queue.lost.clone() {
             return self.give_up(queue, &error);
         }
-        if queue.pieces.front().is_some_and(|piece| self.ring.has_arrived(&piece.slot)) {
+        if queue.pieces.front().is_some_and(|piece| self.buffers.has_arrived(&piece.buffer)) {
             queue.submitting = true;
             return queue.pieces.pop_front().map(Step::Submit);
         }
@@ -281,7 +281,7 @@ impl Stager {
     /// After the loss of the device. Words are written all the same: the device may still execute what was appended.
     fn give_up(&self, queue: &mut Queue, error: &Error) -> Option<Step> {
         for piece in queue.pieces.drain(..) {
-            self.ring.release(&piece.slot);
+            self.buffers.release(&piece.buffer);
         }
         match queue.calls.front() {
             Some(call) => {
@@ -294,28 +294,28 @@ impl Stager {
 
     /// Makes an operation of a piece. The device copies it out when it is over, whether or not it has failed.
     fn submit(self: &Arc<Self>, piece: QueuedPiece) {
-        let QueuedPiece { submission, operation, slot } = piece;
+        let QueuedPiece { submission, operation, buffer } = piece;
         let StagedCall { call, send, recv, used } = operation;
         let (send, recv) =
-            (self.ring.span(&slot, send, used - send), self.ring.span(&slot, recv, used - recv));
+            (self.buffers.span(&buffer, send, used - send), self.buffers.span(&buffer, recv, used - recv));
         let stager = Arc::clone(self);
         let over = move |outcome: &Result<OpReport, Error>| {
             if outcome.is_err() {
-                // SAFETY: the operation is over, and the device waits for the slot's word.
-                unsafe { stager.ring.poison(&slot, used) };
+                // SAFETY: the operation is over, and the device waits for the buffer's word.
+                unsafe { stager.buffers.poison(&buffer, used) };
             }
             submission.add(outcome);
-            stager.ring.release(&slot);
-            // A piece that waits for the slot will arrive.
+            stager.buffers.release(&buffer);
+            // A piece that waits for the buffer will arrive.
             stager.notify();
         };
         let route = match self.router.route(&call) {
             Ok(route) => route,
             Err(error) => return over(&Err(error)),
         };
-        // SAFETY: the slot is this piece's until its word is written, which happens when the operation is over; the ring lives as long.
-        let buffer = unsafe { self.router.make_buffer(&call, &route, send.cast_const(), recv) };
-        Work::new(buffer.completion()).on_done(over);
-        self.router.start(route, buffer);
+        // SAFETY: the buffer is this piece's until its word is written, which happens when the operation is over; the memory lives as long.
+        let memory = unsafe { self.router.make_buffer(&call, &route, send.cast_const(), recv) };
+        Work::new(memory.completion()).on_done(over);
+        self.router.start(route, memory);
     }
 }

@@ -137,7 +137,7 @@ fn each_collective_gives_the_bits_that_it_gives_on_host_memory() {
 }
 
 #[test]
-fn long_calls_go_round_the_ring_of_slots_and_averages_are_divided_once() {
+fn long_calls_go_round_the_staging_buffers_and_averages_are_divided_once() {
     job(2, |comm| {
         let rank = Rank::new(comm, Options::default());
         let call = |op, count| Call::new(Collective::AllReduce, DType::F32, op, count);
@@ -158,7 +158,7 @@ fn without(wait: Option<Wait>, seed: u64) -> bool {
     let right = job(2, |comm| {
         let rank = Rank::new(comm, options);
         let call = Call::new(Collective::AllReduce, DType::I32, ReduceOp::Sum, 300_000);
-        // More than there are long slots.
+        // More than there are long buffers.
         let mut started: Vec<_> =
             (0..6).map(|number| rank.start(number, call, Duration::from_millis(50))).collect();
         // The kernel before a broadcast is the last one to use the memory, for longer than the broadcast takes.

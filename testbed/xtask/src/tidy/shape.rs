@@ -46,7 +46,7 @@ const UNSAFE_FILES: &[&str] = &[
     "hostlib/src/quantize/vector_avx2.rs",
     "hostlib/src/router.rs",
     "hostlib/src/staging.rs",
-    "hostlib/src/staging/ring.rs",
+    "hostlib/src/staging/buffers.rs",
     "hostlib/src/staging/stager.rs",
     "testbed/fake-cuda/src",
     "testbed/measure/src/fold.rs",
