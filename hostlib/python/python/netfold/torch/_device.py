@@ -46,7 +46,7 @@ class DeviceWork(NetfoldWork):
 
 
 class Staged(_Work):
-    """An operation of gloo on copies of a device's tensors in host memory: copied back by the first ``wait``."""
+    """An operation of gloo on copies of a device's tensors in host memory: copied back by the first ``wait``, or ``is_completed``."""
 
     def __init__(self, work: Any, copies: Dict[int, "Copy"], writes: bool) -> None:
         super().__init__()
@@ -57,17 +57,25 @@ class Staged(_Work):
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         """Blocks until the operation is over and its results are on the way to the device, behind the current stream."""
         self._work.wait() if timeout is None else self._work.wait(timeout)
+        self._copy_back()
+        return True
+
+    def _copy_back(self) -> None:
         copies, self._copies = self._copies, []
         for copy in copies:
             copy.tensor.detach().copy_(copy.staged)
-        return True
 
     def get_future(self) -> Any:
         self.wait()
         return done(self._tensors)
 
     def is_completed(self) -> bool:
-        return not self._copies and self._work.is_completed()
+        """Whether the operation is over; its results are then on the way, as after ``wait``."""
+        if not self._work.is_completed():
+            return False
+        if self._work.is_success():
+            self._copy_back()
+        return True
 
     def is_success(self) -> bool:
         return self.is_completed() and self._work.is_success()
