@@ -84,7 +84,7 @@ def test_list_help_and_wrong_usage(tmp_path):
     assert helped.returncode == 0
     for word in ("--only", "--list", "--json", "--logs", "--timeout", "--nccl-plugin", "exit codes:", "examples:"):
         assert word in helped.stdout, word
-    for wrong in (["--only", "other"], ["--timeout", "0"], ["--timeout", "soon"], ["argument"]):
+    for wrong in (["--only", "other"], ["--json", "absent/file"], ["--timeout", "0"], ["--timeout", "soon"], ["argument"]):
         done = run(*wrong, path=tmp_path)
         assert (done.returncode, done.stdout) == (command.USAGE, ""), done
 

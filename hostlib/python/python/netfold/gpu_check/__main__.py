@@ -76,12 +76,22 @@ def parse(arguments: Optional[List[str]]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the checks and exit")
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help="run this check; may be given repeatedly")
     parser.add_argument("--nccl-plugin", metavar="PATH", help="the NCCL plugin (default: installed, or built in this source tree)")
-    parser.add_argument("--json", metavar="FILE", type=pathlib.Path, help="write the results, with all figures, as JSON")
+    parser.add_argument("--json", metavar="FILE", type=writable, help="write the results, with all figures, as JSON")
     parser.add_argument("--logs", metavar="DIR", type=pathlib.Path, help="keep the logs of NCCL and of child processes there")
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=180.0, help="kill a child process after this time (default: 180)"
     )
     return parser.parse_args(arguments)
+
+
+def writable(text: str) -> pathlib.Path:
+    """A file that can be written, found out before anything runs. What it holds is kept until there are results."""
+    path = pathlib.Path(text)
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    return path
 
 
 def seconds(text: str) -> float:
