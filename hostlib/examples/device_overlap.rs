@@ -11,6 +11,7 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use netfold::{Call, Collective, Communicator, DType, Mode, ReduceOp};
@@ -26,6 +27,10 @@ struct Arguments {
     repetitions: usize,
 }
 
+fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name}: {value} is not a number"))
+}
+
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
     let mut parsed = Arguments { mode: Mode::Bfp32, bus: Some(16e9), repetitions: 7 };
     let mut given = std::env::args().skip(1);
@@ -33,8 +38,8 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
         let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--mode" => parsed.mode = value.parse().map_err(|_| format!("{value} is not a mode"))?,
-            "--bus" => parsed.bus = Some(value.parse::<f64>()? * 1e9).filter(|rate| *rate > 0.0),
-            "--repetitions" => parsed.repetitions = value.parse::<usize>()?.max(1),
+            "--bus" => parsed.bus = Some(number::<f64>(&name, &value)? * 1e9).filter(|rate| *rate > 0.0),
+            "--repetitions" => parsed.repetitions = number::<usize>(&name, &value)?.max(1),
             _ => return Err(format!("{name} is not an option: --mode, --bus, --repetitions").into()),
         }
     }

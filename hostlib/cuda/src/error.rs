@@ -6,7 +6,7 @@
 pub enum CudaError {
     /// The driver's library cannot be loaded.
     #[error(
-        "CUDA's driver cannot be loaded ({reason}): install NVIDIA's driver, or pass tensors in host memory"
+        "CUDA's driver cannot be loaded ({reason}): install NVIDIA's driver, have NETFOLD_CUDA_LIBRARY name its library, or pass tensors in host memory"
     )]
     NoDriver {
         /// The loader's message.
