@@ -64,6 +64,11 @@ class Child:
         return "\n    ".join([f"{what} {how}; the end of its output:" if lines else f"{what} {how} without output", *lines])
 
 
+def merged_reports(children: Sequence[Child]) -> List[Dict[str, Any]]:
+    """Of each child, the values of all its reports."""
+    return [{name: value for values in child.reports() for name, value in values.items()} for child in children]
+
+
 def wait_all(
     children: Sequence[Child], timeout: float, name: Callable[[int], str], during: Callable[[], None] = lambda: None
 ) -> None:

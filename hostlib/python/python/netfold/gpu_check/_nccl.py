@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._children import Child, Failure, SwitchProcess, until, wait_all
+from ._children import Child, Failure, SwitchProcess, merged_reports, until, wait_all
 from ._machine import find_nccl_plugin
 from ._registry import Check, Context, Figures
 
@@ -35,12 +35,15 @@ TELLING = re.compile(r"NCCL version|NETFOLD|net plugin|network plugin|NET plugin
 LOSS_TOLERANCE = 1e-3
 
 
+#: Of each rank, the values of all its reports.
+Reports = List[Dict[str, Any]]
+
+
 @dataclass
 class Run:
     """What the ranks of one run reported and logged."""
 
-    #: Of each rank, the values of all its reports.
-    reports: List[Dict[str, Any]]
+    reports: Reports
     #: Of each rank, NCCL's log.
     logs: List[str]
     #: The counters of the switch at the end; empty without one.
@@ -162,16 +165,12 @@ def run_ranks(
     except Failure as failure:
         warnings = [line for log in logs() for line in log.splitlines() if "WARN" in line][:6]
         raise Failure("\n    ".join([str(failure), *warnings])) from None
-    reports: List[Dict[str, Any]] = [{} for _ in children]
-    for merged, child in zip(reports, children):
-        for values in child.reports():
-            merged |= values
-    return Run(reports, logs(), switch.counters() if switch is not None else {})
+    return Run(merged_reports(children), logs(), switch.counters() if switch is not None else {})
 
 
-def no_wrong_elements(run: Run) -> None:
+def no_wrong_elements(reports: Reports) -> None:
     """Fails where a rank found a wrong element."""
-    for rank, values in enumerate(run.reports):
+    for rank, values in enumerate(reports):
         if values.get("wrong") != 0:
             raise Failure(f"rank {rank} found {values.get('wrong')} wrong elements: {'; '.join(values.get('failed', []))}")
 
@@ -186,7 +185,7 @@ def load(context: Context) -> Figures:
         named = {**plugin(context, switch, force=True), "NCCL_COMM_SPLIT_SHARE_RESOURCES": "1"}
         run = run_ranks(context, "all_reduce", named, switch=switch, options={"counts": [1]})
     used = run.switch()
-    no_wrong_elements(run)
+    no_wrong_elements(run.reports)
     lines = [line for line in run.logs[0].splitlines() if TELLING.search(line)]
     return {"plugin": named["NCCL_NET_PLUGIN"], "collnet": used, "log": lines[:40]}
 
@@ -196,7 +195,7 @@ def all_reduce(context: Context) -> Figures:
     with SwitchProcess(context.folder("switch")) as switch:
         run = run_ranks(context, "all_reduce", plugin(context, switch, force=True), switch=switch, options={"bind": False})
     used = run.switch()
-    no_wrong_elements(run)
+    no_wrong_elements(run.reports)
     if run.packets() < run.reports[0]["cases"]:
         raise Failure(f"the switch received only {run.packets()} packets: NCCL reduced by itself")
     part = max(values["error_of_bound"] for values in run.reports)
@@ -215,7 +214,7 @@ def messages(context: Context) -> Figures:
     with SwitchProcess(context.folder("switch")) as switch:
         run = run_ranks(context, "messages", plugin(context, switch, force=False), switch=switch)
     run.switch()
-    no_wrong_elements(run)
+    no_wrong_elements(run.reports)
     return {"cases": run.reports[0]["cases"], "wrong": 0}
 
 
@@ -245,20 +244,27 @@ def training(context: Context) -> Figures:
         run = run_ranks(context, "train", plugin(context, switch, force=True), switch=switch)
     run.switch()
     figures: Figures = {"switch_packets": run.packets()}
+    return {**figures, **compare_losses(run.reports, own.reports, LOSS_TOLERANCE)}
+
+
+def compare_losses(reports: Reports, own: Reports, tolerance: float, mode: str = "") -> Figures:
+    """The losses of a training beside those over NCCL's own network; fails where one differs by more than ``tolerance`` of its value."""
+    figures: Figures = {}
     for kind in ("ddp", "fsdp2"):
         pairs: List[Tuple[float, float]] = []
-        for mine, theirs in zip(run.reports, own.reports):
+        for mine, theirs in zip(reports, own):
             pairs += zip(mine.get(kind, []), theirs.get(kind, []))
         if not pairs:
-            figures[f"{kind}_skipped"] = run.reports[0].get(f"{kind}_missing", "no losses")
+            figures[f"{kind}_skipped"] = reports[0].get(f"{kind}_missing", "no losses")
             continue
+        name = f"{kind}_{mode}" if mode else kind
         difference = max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs)
-        figures[f"{kind}_loss_first_last"] = [run.reports[0][kind][0], run.reports[0][kind][-1]]
-        figures[f"{kind}_nccl_loss_first_last"] = [own.reports[0][kind][0], own.reports[0][kind][-1]]
-        figures[f"{kind}_relative_difference"] = difference
+        figures[f"{name}_loss_first_last"] = [reports[0][kind][0], reports[0][kind][-1]]
+        figures[f"{kind}_nccl_loss_first_last"] = [own[0][kind][0], own[0][kind][-1]]
+        figures[f"{name}_relative_difference"] = difference
         # A comparison with NaN is false.
-        if not difference <= LOSS_TOLERANCE:
-            raise Failure(f"{kind}: losses differ from those over NCCL by {difference:.2e} of their value; {LOSS_TOLERANCE:g} is allowed")
+        if not difference <= tolerance:
+            raise Failure(f"{name}: losses differ from those over NCCL by {difference:.2e} of their value; {tolerance:g} is allowed")
     return figures
 
 
@@ -276,7 +282,7 @@ def switch_loss(context: Context) -> Figures:
         named = plugin(context, switch, force=True)
         run = run_ranks(context, "lose_switch", named, options={"killed": str(killed)}, during=during)
     run.switch()
-    no_wrong_elements(run)
+    no_wrong_elements(run.reports)
     return {
         "steps": run.reports[0]["steps"],
         "wrong": 0,
@@ -315,7 +321,7 @@ def no_switch(context: Context) -> Figures:
     with SwitchProcess(context.folder("switch")) as switch:
         named = plugin(context, switch, force=False)
     run = run_ranks(context, "all_reduce", named, options={"counts": [1, 5_000, 1_048_577]})
-    no_wrong_elements(run)
+    no_wrong_elements(run.reports)
     for rank, log in enumerate(run.logs):
         if COLLNET_LINE.search(log) or not REFUSED_LINE.search(log):
             raise Failure(f"the plugin did not refuse CollNet on rank {rank}:\n    {excerpt(log)}")

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import pathlib
+import statistics
 import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
@@ -199,17 +200,18 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def median_seconds(action: Callable[[], Any], size: int) -> float:
-    """The median time of an operation that all ranks begin together."""
+def median_seconds(action: Callable[[], Any], size: int, together: bool = True) -> float:
+    """The median time of an operation on a tensor of ``size`` bytes; all ranks begin ``together``, or this one does it alone."""
     times = []
-    for _ in range(5 if size > 1 << 20 else 21):
-        dist.barrier()
+    for _ in range(6 if size > 16 << 20 else 21):
+        if together:
+            dist.barrier()
         synchronize()
         started = time.perf_counter()
         action()
         synchronize()
         times.append(time.perf_counter() - started)
-    return sorted(times[1:])[len(times) // 2 - 1]
+    return statistics.median(times[1:])
 
 
 def rates() -> None:

@@ -5,9 +5,7 @@ It has the scenarios of ``_ranks``, over the backend ``netfold`` in place of NCC
 
 from __future__ import annotations
 
-import statistics
-import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import torch
 import torch.distributed as dist
@@ -16,7 +14,7 @@ import netfold
 import netfold.torch
 
 from . import _ranks
-from ._ranks import DEVICE, OPTIONS, RANK, WORLD, contribution, report, synchronize, wrong_elements
+from ._ranks import DEVICE, OPTIONS, RANK, WORLD, contribution, median_seconds, report, synchronize, wrong_elements
 
 #: Bytes of a tensor for which time is measured.
 SIZES = tuple(1 << power for power in range(16, 29, 2))
@@ -71,20 +69,6 @@ def refusals() -> None:
     report(refused=refused, wrong=0 if right and "graph" in refused else 1, failed=[refused])
 
 
-def median(action: Callable[[], Any], size: int, together: bool = True) -> float:
-    """The median time of an operation in seconds."""
-    times = []
-    for _ in range(6 if size > 16 << 20 else 21):
-        if together:
-            dist.barrier()
-        synchronize()
-        started = time.perf_counter()
-        action()
-        synchronize()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times[1:])
-
-
 def rates() -> None:
     """Times of all-reduces on the device and in host memory, of copies of pinned memory, and of staging alone, by bytes."""
     found: Dict[str, Dict[int, float]] = {name: {} for name in ("device", "host", "copy_in", "copy_out", "staging", "both_copies")}
@@ -102,15 +86,15 @@ def rates() -> None:
             with torch.cuda.stream(others):
                 apart.copy_(more, non_blocking=True)
 
-        found["device"][size] = median(lambda: dist.all_reduce(tensor), size)
-        found["host"][size] = median(lambda: dist.all_reduce(host), size)
+        found["device"][size] = median_seconds(lambda: dist.all_reduce(tensor), size)
+        found["host"][size] = median_seconds(lambda: dist.all_reduce(host), size)
         for rank in range(WORLD):
             dist.barrier()
             if rank == RANK:
-                found["copy_in"][size] = median(lambda: pinned.copy_(tensor, non_blocking=True), size, False)
-                found["copy_out"][size] = median(lambda: tensor.copy_(pinned, non_blocking=True), size, False)
-                found["both_copies"][size] = median(both, size, False)
-                found["staging"][size] = median(lambda: alone.all_reduce(tensor), size, False)
+                found["copy_in"][size] = median_seconds(lambda: pinned.copy_(tensor, non_blocking=True), size, False)
+                found["copy_out"][size] = median_seconds(lambda: tensor.copy_(pinned, non_blocking=True), size, False)
+                found["both_copies"][size] = median_seconds(both, size, False)
+                found["staging"][size] = median_seconds(lambda: alone.all_reduce(tensor), size, False)
         dist.barrier()
     alone.close()
     report(**{name: list(times.items()) for name, times in found.items()})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from . import _nccl
-from ._children import Child, Failure, SwitchProcess, wait_all
-from ._nccl import LOSS_TOLERANCE, RANKS, no_wrong_elements
+from ._children import Child, Failure, SwitchProcess, merged_reports, wait_all
+from ._nccl import LOSS_TOLERANCE, RANKS, Reports, compare_losses, no_wrong_elements
 from ._registry import Check, Context, Figures
 
 
@@ -25,7 +25,7 @@ def missing_beside_nccl(context: Context) -> Optional[str]:
     return context.machine.missing
 
 
-def run_ranks(context: Context, name: str, options: Optional[Dict[str, Any]] = None, **variables: str) -> Tuple[List[Dict[str, Any]], Dict[str, int]]:
+def run_ranks(context: Context, name: str, options: Optional[Dict[str, Any]] = None, **variables: str) -> Tuple[Reports, Dict[str, int]]:
     """Runs a scenario on both ranks to its end; what each reported, and the switch's counters."""
     folder = context.folder(name)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("NETFOLD_")}
@@ -39,26 +39,18 @@ def run_ranks(context: Context, name: str, options: Optional[Dict[str, Any]] = N
             children.append(Child(command, folder / f"rank-{rank}.log", {**kept, **place, **named}))
         wait_all(children, context.timeout, lambda rank: f"rank {rank}")
         counters = switch.counters()
-    reports: List[Dict[str, Any]] = [{} for _ in children]
-    for merged, child in zip(reports, children):
-        for values in child.reports():
-            merged |= values
-    return reports, counters
+    return merged_reports(children), counters
 
 
 def compared(context: Context, name: str, options: Optional[Dict[str, Any]] = None) -> Figures:
     """Runs a scenario that compares every element."""
     reports, counters = run_ranks(context, name, options)
-    check_elements(reports)
+    no_wrong_elements(reports)
     packets = counters.get("packets_in", 0)
     if packets < reports[0]["cases"]:
         raise Failure(f"the switch received only {packets} packets: the ranks did not use it")
     figures = {key: reports[0][key] for key in ("cases", "elements", "error_of_bound") if key in reports[0]}
     return {**figures, "wrong": 0, "switch_packets": packets}
-
-
-def check_elements(reports: List[Dict[str, Any]]) -> None:
-    no_wrong_elements(_nccl.Run(reports, [], {}))
 
 
 def all_reduce(context: Context) -> Figures:
@@ -79,7 +71,7 @@ def streams(context: Context) -> Figures:
 def refusals(context: Context) -> Figures:
     """Capture into a graph is refused."""
     reports, _ = run_ranks(context, "refusals")
-    check_elements(reports)
+    no_wrong_elements(reports)
     return {"refused": reports[0]["refused"]}
 
 
@@ -92,20 +84,7 @@ def training(context: Context) -> Figures:
         context.progress(f"training: netfold, {mode}")
         reports, counters = run_ranks(context, "train", NETFOLD_MODE=mode)
         figures[f"{mode}_switch_packets"] = counters.get("packets_in", 0)
-        for kind in ("ddp", "fsdp2"):
-            pairs: List[Tuple[float, float]] = []
-            for mine, theirs in zip(reports, own.reports):
-                pairs += zip(mine.get(kind, []), theirs.get(kind, []))
-            if not pairs:
-                figures[f"{kind}_skipped"] = reports[0].get(f"{kind}_missing", "no losses")
-                continue
-            difference = max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs)
-            figures[f"{kind}_{mode}_relative_difference"] = difference
-            figures[f"{kind}_{mode}_loss_first_last"] = [reports[0][kind][0], reports[0][kind][-1]]
-            figures[f"{kind}_nccl_loss_first_last"] = [own.reports[0][kind][0], own.reports[0][kind][-1]]
-            # A comparison with NaN is false.
-            if not difference <= tolerance:
-                raise Failure(f"{kind}, {mode}: losses differ from those over NCCL by {difference:.2e} of their value; {tolerance:g} is allowed")
+        figures |= compare_losses(reports, own.reports, tolerance, mode)
     return figures
 
 
@@ -117,8 +96,7 @@ def rates(context: Context) -> Figures:
         reports, _ = run_ranks(context, "tensor_rates", NETFOLD_MODE=mode)
         slowest: Dict[str, Dict[int, float]] = {}
         for name in ("device", "host", "copy_in", "copy_out", "both_copies", "staging"):
-            pairs = zip(*(values[name] for values in reports))
-            slowest[name] = {size: max(time for _, time in ((size, first), second)) for (size, first), second in pairs}
+            slowest[name] = {size: max(time, other) for (size, time), (_, other) in zip(*(values[name] for values in reports))}
             figures[f"{mode}_{name}_us"] = {str(size): round(time * 1e6, 1) for size, time in slowest[name].items()}
         for size, time in slowest["device"].items():
             bound = max(slowest[name][size] for name in ("host", "copy_in", "copy_out"))
