@@ -23,6 +23,7 @@ use netfold_io::vacant_address;
 use netfold_testkit::captured::CapturedProcess;
 use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{self, NamespaceSet};
+use netfold_testkit::process::built_library;
 use netfold_testkit::transcript::{isolated_shell, play, steps};
 use netfold_testkit::wait::{poll, poll_within};
 use serde_json::{Value, json};
@@ -62,19 +63,6 @@ fn succeeds(command: &mut Command) -> bool {
 
 fn imports(python: &str, module: &str) -> bool {
     succeeds(Command::new(python).args(["-c", &format!("import {module}")]))
-}
-
-/// The library that cargo built along with this test.
-fn library() -> PathBuf {
-    shared_library("lib_netfold.so")
-}
-
-/// A cdylib that cargo built along with this test.
-fn shared_library(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    let candidates = [folder.join(name), folder.parent().unwrap().join(name)];
-    candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
 }
 
 /// torchrun, which in torch 1.13 fails under Python 3.11: there `Std.from_str` does not find the default, 0.
@@ -136,7 +124,7 @@ fn lay_out() -> PathBuf {
         // It does not exist the first time.
         let _ = fs::remove_dir_all(&package);
         copy(&manifest_dir().join("python/netfold"), &package);
-        fs::copy(library(), package.join("_netfold.abi3.so")).unwrap();
+        fs::copy(built_library("lib_netfold.so"), package.join("_netfold.abi3.so")).unwrap();
         site
     });
     made.clone()
@@ -195,7 +183,7 @@ fn pytest(python: &str, site: &Path) {
     let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
-    command.env("NETFOLD_FAKE_CUDA", shared_library("libnetfold_fake_cuda.so"));
+    command.env("NETFOLD_FAKE_CUDA", built_library("libnetfold_fake_cuda.so"));
     let status = run(&mut command);
     // 5: without numpy, every file of tests is skipped.
     let nothing = status.code() == Some(5) && !imports(python, "numpy");
@@ -375,7 +363,7 @@ fn build_wheel(python: &Path) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     let mut build = Command::new(env!("CARGO"));
     build.current_dir(manifest_dir()).args(["xtask", "package", "wheel", "--python"]).arg(python);
-    build.arg("--library").arg(library()).arg("--out").arg(&folder);
+    build.arg("--library").arg(built_library("lib_netfold.so")).arg("--out").arg(&folder);
     assert!(run(&mut build).success(), "the wheel cannot be built");
     let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let wheels: Vec<_> = files.filter(|path| path.extension() == Some(OsStr::new("whl"))).collect();
@@ -395,7 +383,7 @@ fn the_wheel_installs_without_a_toolchain_and_runs_its_demo() {
         return;
     }
     let wheel = build_wheel(&venv.join("bin/python"));
-    match glibc_of(&library()) {
+    match glibc_of(&built_library("lib_netfold.so")) {
         Some(needed) => {
             let named = glibc_of_name(&wheel);
             assert!(named >= Some(needed), "{} needs glibc {needed:?}", wheel.display());

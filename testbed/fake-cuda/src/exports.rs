@@ -66,6 +66,13 @@ fn guarded(
     machine.map_or_else(|code| code, body)
 }
 
+/// A word of pinned memory for a stream to wait for or to write, and whether that is left out; `None` where there is no such word.
+fn word(machine: &Machine, address: u64, wait: Wait) -> Option<(usize, bool)> {
+    let (address, state) = (address as usize, machine.lock());
+    let good = state.memory.is_pinned(address, size_of::<u32>()) && address.is_multiple_of(size_of::<u32>());
+    good.then_some((address, state.options.ignored == Some(wait)))
+}
+
 /// Defines the exported functions and the table of them.
 macro_rules! exports {
     ($($name:ident($($parameter:ident: $type:ty),*) $body:block)*) => {
@@ -196,13 +203,7 @@ exports! {
 
     cuStreamWaitValue32_v2(stream: usize, address: u64, value: u32, _flags: c_uint) {
         guarded("cuStreamWaitValue32", of_stream(stream), |machine| {
-            let address = address as usize;
-            let state = machine.lock();
-            if !state.memory.is_pinned(address, 4) || !address.is_multiple_of(4) {
-                return INVALID_VALUE;
-            }
-            let ignored = state.options.ignored == Some(Wait::HostBeforeCopyOut);
-            drop(state);
+            let Some((address, ignored)) = word(machine, address, Wait::HostBeforeCopyOut) else { return INVALID_VALUE };
             if ignored || machine.append(stream, Operation::WaitForWord { address, value }) {
                 SUCCESS
             } else {
@@ -213,13 +214,7 @@ exports! {
 
     cuStreamWriteValue32_v2(stream: usize, address: u64, value: u32, _flags: c_uint) {
         guarded("cuStreamWriteValue32", of_stream(stream), |machine| {
-            let address = address as usize;
-            let state = machine.lock();
-            if !state.memory.is_pinned(address, 4) || !address.is_multiple_of(4) {
-                return INVALID_VALUE;
-            }
-            let at_once = state.options.ignored == Some(Wait::CopyInBeforeHost);
-            drop(state);
+            let Some((address, at_once)) = word(machine, address, Wait::CopyInBeforeHost) else { return INVALID_VALUE };
             if at_once {
                 write_word(address, value);
                 return SUCCESS;

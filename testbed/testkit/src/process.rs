@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -234,6 +235,17 @@ fn keep_end(mut pipe: impl Read, kept: &Mutex<String>) {
             kept.drain(..cut);
         }
     }
+}
+
+/// A shared library that cargo has built along with this test, by the name of its file.
+///
+/// # Panics
+///
+/// When there is none: then the test's package does not depend on its package.
+pub fn built_library(name: &str) -> PathBuf {
+    let Ok(test) = std::env::current_exe() else { panic!("this test has no path") };
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("cargo builds {name} before the tests of packages that depend on it"))
 }
 
 /// The calling test executable, to run one of its tests in a process of its own. Without the test harness's capture, so that the lines

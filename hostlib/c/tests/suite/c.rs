@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::vacant_address;
 use netfold_testkit::captured::CapturedProcess;
-use netfold_testkit::process::present;
+use netfold_testkit::process::{built_library, present};
 
 use crate::install::{compile, pkg_config, prefix, source};
 use crate::process::run;
@@ -102,15 +102,6 @@ fn contributions_are_left_out_within_the_tolerance() {
     assert!(exact.contains("partial 0,"), "{exact}");
 }
 
-/// The fake CUDA driver, which cargo has built along with this test.
-fn fake_cuda() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().unwrap();
-    let name = "libnetfold_fake_cuda.so";
-    let candidates = [folder.join(name), folder.parent().unwrap().join(name)];
-    candidates.into_iter().find(|path| path.exists()).expect("cargo builds the cdylib before its tests")
-}
-
 #[test]
 fn device_memory_is_reduced_behind_its_stream() {
     if !tools("device memory of C programs") {
@@ -122,7 +113,9 @@ fn device_memory_is_reduced_behind_its_stream() {
     let switch = lossy_switch();
     let ranks = (0..2).map(|rank: u16| {
         let mut command = Command::new(&program);
-        command.env("LD_LIBRARY_PATH", prefix().join("lib")).env("NETFOLD_CUDA_LIBRARY", fake_cuda());
+        command
+            .env("LD_LIBRARY_PATH", prefix().join("lib"))
+            .env("NETFOLD_CUDA_LIBRARY", built_library("libnetfold_fake_cuda.so"));
         command.args([switch.control().to_string(), "cuda".into(), rank.to_string(), "2".into()]);
         CapturedProcess::start(&mut command, LIMIT)
     });
