@@ -45,6 +45,20 @@ impl Call {
     /// A barrier.
     pub const BARRIER: Self = Self::new(Collective::Barrier, DType::None, ReduceOp::Sum, 0);
 
+    /// Whether a rank's input is read.
+    pub(crate) fn reads(&self, rank: u16) -> bool {
+        !matches!(self.collective, Collective::Broadcast { root } if root != rank)
+    }
+
+    /// Whether a rank's output is written.
+    pub(crate) fn writes(&self, rank: u16) -> bool {
+        match self.collective {
+            Collective::Reduce { root } => root == rank,
+            Collective::Broadcast { root } => root != rank,
+            _ => true,
+        }
+    }
+
     /// Whether the output takes the place of the input.
     pub(crate) const fn is_in_place(&self) -> bool {
         matches!(

@@ -1,7 +1,7 @@
 //! Calls on the memory of CUDA devices.
 #![expect(unsafe_code, reason = "passes addresses of callers on")]
 
-use netfold_cuda::{CudaError, Driver, RawStream};
+use netfold_cuda::{CudaError, Device, Driver, RawStream};
 
 use crate::call::Call;
 use crate::communicator::Communicator;
@@ -52,26 +52,29 @@ impl Communicator {
         };
         let plan = Plan::new(call, self.rank(), self.world_size());
         let ordinal = device_of(&driver, &plan, send, recv)?;
-        let device = driver.device(ordinal)?;
+        let device = match self.staging.get() {
+            Some(staging) if staging.device.ordinal() == ordinal => staging.device.clone(),
+            _ => driver.device(ordinal)?,
+        };
         // Before anything that would spoil the capture. SAFETY: by this function's contract.
         unsafe { device.enter()?.check_not_capturing(stream) }?;
-        let staging = self.staging_on(&driver, ordinal)?;
+        let staging = self.staging_on(&device)?;
         // SAFETY: by this function's contract.
         unsafe { staging.submit(&plan, (send, recv), stream) }
     }
 
-    fn staging_on(&self, driver: &Driver, ordinal: i32) -> Result<&Staging, Error> {
+    fn staging_on(&self, device: &Device) -> Result<&Staging, Error> {
         let staging = match self.staging.get() {
             Some(staging) => staging,
             None => {
-                let made = Staging::new(&driver.device(ordinal)?, &self.router, &self.shutdown)?;
+                let made = Staging::new(device, &self.router, &self.shutdown)?;
                 // Another thread may have been faster: this one's is dropped then.
                 self.staging.get_or_init(|| made)
             }
         };
-        let used = staging.device.ordinal();
-        if used != ordinal {
-            return Err(CudaError::OtherDevice { used, given: ordinal }.into());
+        let (used, given) = (staging.device.ordinal(), device.ordinal());
+        if used != given {
+            return Err(CudaError::OtherDevice { used, given }.into());
         }
         Ok(staging)
     }

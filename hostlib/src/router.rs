@@ -35,17 +35,10 @@ impl Router {
 
     pub(crate) fn check_pointers(&self, call: &Call, send: *const u8, recv: *mut u8) -> Result<(), Error> {
         let (world, rank) = (self.context.world, self.context.rank);
-        let root = call.collective.root().unwrap_or(rank);
-        let reads = !matches!(call.collective, Collective::Broadcast { .. }) || root == rank;
-        let writes = match call.collective {
-            Collective::Reduce { .. } => root == rank,
-            Collective::Broadcast { .. } => root != rank,
-            _ => true,
-        };
-        if send.is_null() && reads && call.input_len(world) > 0 {
+        if send.is_null() && call.reads(rank) && call.input_len(world) > 0 {
             return Err(Error::Null("send"));
         }
-        if recv.is_null() && writes && call.output_len(world) > 0 {
+        if recv.is_null() && call.writes(rank) && call.output_len(world) > 0 {
             return Err(Error::Null("recv"));
         }
         Ok(())

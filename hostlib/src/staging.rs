@@ -126,7 +126,7 @@ impl Staging {
         };
         let (notices_in, notices_out) = (Stream::new(&current)?, Stream::new(&current)?);
         let streams = Streams { copies_in, copies_out, notices_in, notices_out, free, pieces: [0; 2] };
-        let stager = Arc::new(Stager::new(Arc::new(buffers), Arc::clone(router), shutdown.clone()));
+        let stager = Arc::new(Stager::new(buffers, Arc::clone(router), shutdown.clone()));
         let own = Arc::clone(&stager);
         let thread = spawn("netfold-staging", move || own.run(check))?;
         drop(current);

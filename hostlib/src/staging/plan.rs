@@ -53,7 +53,9 @@ pub(crate) struct StagedCall {
 
 impl Plan {
     pub(crate) fn new(call: &Call, rank: u16, world: u16) -> Self {
-        let (input, output) = parts(call.collective, rank, world);
+        let parts = |used: bool, elements: usize| if used { elements / call.count.max(1) } else { 0 };
+        let input = parts(call.reads(rank), call.input_len(world));
+        let output = parts(call.writes(rank), call.output_len(world));
         let everyone = usize::from(world);
         // Where the staged output is, and the input: in place wherever the library works in place without a copy.
         let (staged, output_at, input_at) = match call.collective {
@@ -114,20 +116,6 @@ impl Plan {
         let call = Call { count: piece.count, ..self.call };
         let used = bytes * (self.input_at + self.input.max(1)).max(self.output_at + self.output.max(1));
         StagedCall { call, send: self.input_at * bytes, recv: self.output_at * bytes, used }
-    }
-}
-
-/// Which ranks read and write memory of a call: `(input, output)`, in parts of `count` elements.
-fn parts(collective: Collective, rank: u16, world: u16) -> (usize, usize) {
-    let world = usize::from(world);
-    match collective {
-        Collective::AllReduce => (1, 1),
-        Collective::Reduce { root } => (1, usize::from(root == rank)),
-        Collective::Broadcast { root } => (usize::from(root == rank), usize::from(root != rank)),
-        Collective::AllGather => (1, world),
-        Collective::ReduceScatter => (world, 1),
-        Collective::AllToAll => (world, world),
-        Collective::Barrier => (0, 0),
     }
 }
 

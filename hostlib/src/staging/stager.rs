@@ -76,7 +76,7 @@ struct Queue {
 
 /// What the thread, the callers and the device's functions share.
 pub(crate) struct Stager {
-    buffers: Arc<StagingBuffers>,
+    buffers: StagingBuffers,
     router: Arc<Router>,
     shutdown: ShutdownState,
     queue: Mutex<Queue>,
@@ -120,7 +120,7 @@ enum Step {
 }
 
 impl Stager {
-    pub(crate) fn new(buffers: Arc<StagingBuffers>, router: Arc<Router>, shutdown: ShutdownState) -> Self {
+    pub(crate) fn new(buffers: StagingBuffers, router: Arc<Router>, shutdown: ShutdownState) -> Self {
         Self {
             buffers,
             router,
