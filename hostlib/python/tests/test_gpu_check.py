@@ -89,6 +89,46 @@ def test_list_help_and_wrong_usage(tmp_path):
         assert (done.returncode, done.stdout) == (command.USAGE, ""), done
 
 
+CHILD = """
+import sys
+import time
+from netfold.gpu_check._children import end_with_parent
+end_with_parent()
+print("RESULT {}", flush=True)
+time.sleep(1000)
+"""
+
+PARENT = """
+import pathlib, sys, time
+from netfold.gpu_check._children import Child
+child = Child([sys.executable, "-c", sys.argv[1]], pathlib.Path("output"))
+while not child.reports():
+    time.sleep(0.05)
+print(child._process.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def runs(pid):
+    """Whether a process runs; one that has ended may wait for its new parent."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_command_that_is_killed_leaves_no_child(tmp_path):
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    assert runs(child)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + LIMIT
+    while runs(child):
+        assert time.monotonic() < deadline, "the child still runs"
+        time.sleep(0.05)
+
+
 def test_the_page_has_all_checks_options_and_codes(tmp_path):
     page = (pathlib.Path(__file__).parents[3] / "docs" / "gpu-check.md").read_text()
     assert re.findall(r"(?m)^\| `([a-z]+-[a-z-]+)` \|", page) == NAMES

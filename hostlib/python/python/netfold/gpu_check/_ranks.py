@@ -19,6 +19,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 import torch.distributed as dist
 
+from ._children import end_with_parent
+
 RANK = int(os.environ["RANK"])
 WORLD = int(os.environ["WORLD_SIZE"])
 OPTIONS: Dict[str, Any] = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
@@ -320,6 +322,7 @@ SCENARIOS: Dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
+    end_with_parent()
     options: Dict[str, Any] = {}
     if DEVICE.type == "cuda":
         torch.cuda.set_device(DEVICE)

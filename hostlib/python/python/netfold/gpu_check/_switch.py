@@ -6,12 +6,13 @@ It prints its address, and writes its counters to the file ``COUNTERS`` as JSON 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import sys
 import time
 
 import netfold
+
+from ._children import end_with_parent
 
 #: Seconds between two reports of the counters.
 INTERVAL = 0.2
@@ -19,11 +20,12 @@ INTERVAL = 0.2
 
 def main() -> None:
     """Runs the switch for as long as the process that started it lives."""
-    counters, parent = pathlib.Path(sys.argv[1]), os.getppid()
+    end_with_parent()
+    counters = pathlib.Path(sys.argv[1])
     with netfold.Switch() as switch:
         write(counters, switch)
         print("RESULT " + json.dumps({"address": switch.address}), flush=True)
-        while os.getppid() == parent:
+        while True:
             time.sleep(INTERVAL)
             write(counters, switch)
 
