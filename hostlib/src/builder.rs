@@ -339,8 +339,8 @@ impl Builder {
     }
 
     /// How long a thread that waits for results polls for packets before it sleeps. Default zero: it sleeps at once, and being woken takes some
-    /// ten microseconds. Polling takes a whole core while results are awaited, and slows everything else that runs there: it is for hosts
-    /// with a core to spare for each rank. May differ between ranks.
+    /// ten microseconds. Polling takes a core while results are awaited; between polls the thread yields it to others that wait for it, which are
+    /// slowed all the same. May differ between ranks.
     #[must_use]
     pub fn busy_poll(mut self, time: Duration) -> Self {
         self.config.busy_poll = time;

@@ -494,14 +494,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether it polls for results again rather than sleeping: for a bounded time.
+    /// Whether it polls for results again rather than sleeping: for a bounded time. Threads that wait for this core come first.
     fn polls_on(&mut self, now: Instant) -> bool {
         if self.busy_poll.is_zero() || self.streams.outstanding() == 0 {
             return false;
         }
         let since = *self.polling_since.get_or_insert(now);
-        std::hint::spin_loop();
-        now - since < self.busy_poll
+        if now - since >= self.busy_poll {
+            return false;
+        }
+        std::thread::yield_now();
+        true
     }
 
     fn post_stats(&self) {

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use netfold_io::{Cores, IoError, OpenOptions, PacketIo, cores};
 use netfold_switch::{Handle, Pipeline, PipelineInfo, QueueConfig, Switch, SwitchCounters};
@@ -27,6 +28,8 @@ pub(crate) struct QueueFactory {
     pub(crate) middleware: Option<Middleware>,
     /// Egress queues of each queue's ports, if configured.
     pub(crate) egress: Option<QueueConfig>,
+    /// How long each thread polls for packets before it sleeps.
+    pub(crate) busy_poll: Duration,
     /// Whether there is a control port.
     pub(crate) controlled: bool,
     /// Slots that the control port allocates; `None`: all.
@@ -132,6 +135,7 @@ impl QueueFactory {
             false => Switch::bare(pipeline, io),
             true => Switch::try_new(pipeline, io).map_err(EmbeddedError::Program)?,
         };
+        let switch = switch.with_busy_poll(self.busy_poll);
         let switch = match &self.egress {
             Some(config) => switch.with_queues(config).map_err(EmbeddedError::Queues)?,
             None => switch,

@@ -40,6 +40,7 @@ pub struct Builder {
     slots: Option<u32>,
     queues: usize,
     cores: Cores,
+    busy_poll: Duration,
     /// Whether there is a control port.
     controlled: bool,
     /// The ports' peers, without a control port.
@@ -120,6 +121,14 @@ impl Builder {
     #[must_use]
     pub fn cores(mut self, cores: Cores) -> Self {
         self.cores = cores;
+        self
+    }
+
+    /// How long each thread polls for packets after the last one before it sleeps. Default zero. A thread that polls takes a core, and yields it to
+    /// threads that wait for one.
+    #[must_use]
+    pub fn busy_poll(mut self, time: Duration) -> Self {
+        self.busy_poll = time;
         self
     }
 
@@ -258,6 +267,7 @@ impl Builder {
             open: std::mem::replace(&mut self.open, over_udp()),
             middleware: self.middleware.take(),
             egress: self.egress.take(),
+            busy_poll: self.busy_poll,
             controlled: self.controlled,
             slots: self.slots,
             dscp: self.dscp,
@@ -365,6 +375,7 @@ impl EmbeddedSwitch {
             slots: None,
             queues: 1,
             cores: Cores::default(),
+            busy_poll: Duration::ZERO,
             controlled: true,
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,

@@ -1,6 +1,7 @@
 //! The switch loop and its control handle.
 
 mod burst;
+mod busy_poll;
 mod egress;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use netfold_wire::{Flags, JobKeys, Kind, LaneOp, LaneOwner, Reason, Repr, header
 use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Pipeline, Send, Verdict};
 use burst::{BurstBuffers, Copies};
+use busy_poll::BusyPoll;
 use egress::Egress;
 
 /// The port on which the control plane's packets arrive; no I/O backend assigns it.
@@ -120,6 +122,8 @@ pub struct Switch {
     core: Core,
     calls: Receiver<Call>,
     sender: SyncSender<Call>,
+    /// How long the loop polls for packets before it sleeps.
+    busy_poll: Duration,
 }
 
 /// The control side of a switch. Cheap to clone.
@@ -210,7 +214,16 @@ impl Switch {
             },
             calls,
             sender,
+            busy_poll: Duration::ZERO,
         }
+    }
+
+    /// Polls for packets for this time after the last packet before the thread sleeps, and yields the core between polls to threads that
+    /// wait for one. Default zero: it sleeps at once.
+    #[must_use]
+    pub fn with_busy_poll(mut self, time: Duration) -> Self {
+        self.busy_poll = time;
+        self
     }
 
     /// Puts queues in front of the backend: priorities, weights, marks, rates. Without them, packets leave at once.
@@ -244,6 +257,7 @@ impl Switch {
         let mut batch = capabilities.batch();
         let mut verdicts = Vec::with_capacity(capabilities.burst_max);
         let mut output = Vec::with_capacity(capabilities.burst_max * REPLICAS_MAX);
+        let mut polling = BusyPoll::new(self.busy_poll);
         loop {
             while let Ok(call) = self.calls.try_recv() {
                 call(&mut self.core);
@@ -256,9 +270,14 @@ impl Switch {
             }
             if self.core.io.receive(&mut batch)? == 0 {
                 let idle = self.core.drain()?;
-                self.core.io.wait(idle)?;
+                if polling.polls_on() {
+                    std::thread::yield_now();
+                } else {
+                    self.core.io.wait(idle)?;
+                }
                 continue;
             }
+            polling.received();
             self.core.burst(&mut batch, &mut verdicts, &mut output)?;
         }
     }

@@ -9,7 +9,7 @@ mod collective;
 mod network;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netfold::{DType, LaneOps, Mode, ReduceOp};
 use serde::Serialize;
@@ -50,6 +50,9 @@ pub struct StarConfig {
     pub program: PathBuf,
     /// Whether to measure peers, too.
     pub peers: bool,
+    /// For how long switch and ranks poll for packets before they sleep, in jobs that are measured beside those that do not poll; zero: there are
+    /// none.
+    pub busy_poll: Duration,
     /// File of the group key with which confidential jobs are measured beside plain ones.
     pub confidential: Option<PathBuf>,
 }
@@ -72,6 +75,8 @@ pub enum System {
     Netfold(Mode),
     /// The same in a confidential job.
     Confidential(Mode),
+    /// The same where switch and ranks poll before they sleep.
+    Polling(Mode),
     /// Netfold's own ring, without a switch.
     Ring,
     /// PyTorch's gloo.
@@ -86,6 +91,7 @@ impl System {
         match self {
             Self::Netfold(mode) => format!("netfold {mode}"),
             Self::Confidential(mode) => format!("netfold {mode} confidential"),
+            Self::Polling(mode) => format!("netfold {mode} polling"),
             Self::Ring => "netfold ring".into(),
             Self::Gloo => "gloo".into(),
             Self::OpenMpi(algorithm) => format!("open mpi, algorithm {algorithm}"),
@@ -97,14 +103,19 @@ impl System {
         matches!(self, Self::Gloo | Self::OpenMpi(_))
     }
 
-    /// The system whose job differs in that it is not confidential.
+    /// The system that differs in that its job is not confidential, or that it does not poll.
     pub fn plain(self) -> Option<Self> {
-        if let Self::Confidential(mode) = self { Some(Self::Netfold(mode)) } else { None }
+        match self {
+            Self::Confidential(mode) | Self::Polling(mode) => Some(Self::Netfold(mode)),
+            _ => None,
+        }
     }
 
     /// Bytes of lanes for each byte of a tensor that is reduced through a switch by `hosts` hosts; `None` where it is not reduced there.
     fn wire_share(self, (dtype, op): (DType, ReduceOp), hosts: u16) -> Option<f64> {
-        let (Self::Netfold(mode) | Self::Confidential(mode)) = self else { return None };
+        let (Self::Netfold(mode) | Self::Confidential(mode) | Self::Polling(mode)) = self else {
+            return None;
+        };
         netfold::switch_reduces(mode, LaneOps::ALL, dtype, op).ok()?;
         let floats = is_quantised(dtype, op);
         Some(match (dtype, mode.lanes()) {
@@ -187,18 +198,19 @@ fn named<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) ->
     serializer.collect_str(value)
 }
 
-/// Every system that can be measured. Peers are measured with sums of `f32`, and modes where blocks are summed.
+/// Every system that can be measured, confidential and polling jobs only if requested. Peers are measured with sums of `f32`, and modes where blocks are summed.
 pub fn systems(
     peers: &Peers,
     collective: StarCollective,
     (dtype, op): (DType, ReduceOp),
-    confidential: bool,
+    (confidential, polling): (bool, bool),
 ) -> Vec<System> {
     let mut systems = Vec::new();
     let modes = [Mode::Bfp32, Mode::Bfp16];
     for mode in &modes[..if is_quantised(dtype, op) { 2 } else { 1 }] {
         systems.push(System::Netfold(*mode));
         systems.extend(confidential.then_some(System::Confidential(*mode)));
+        systems.extend(polling.then_some(System::Polling(*mode)));
     }
     systems.push(System::Ring);
     if (dtype, op) != (DType::F32, ReduceOp::Sum) {
@@ -276,27 +288,30 @@ fn algorithm_of(system: &System) -> Option<u8> {
 
 fn turn(star: &Star, config: &StarConfig, peers: &Peers, system: System) -> Result<Turn, StarError> {
     match system {
-        System::Netfold(mode) => netfold(star, config, Some(mode), None),
-        System::Confidential(mode) => netfold(star, config, Some(mode), config.confidential.as_deref()),
-        System::Ring => netfold(star, config, None, None),
+        System::Netfold(_) | System::Confidential(_) | System::Polling(_) | System::Ring => {
+            netfold(star, config, system)
+        }
         System::Gloo => gloo(star, config, peers),
         System::OpenMpi(algorithm) => open_mpi(star, config, peers, algorithm),
     }
 }
 
-/// Netfold through the switch in this mode, or in a ring, with this group key. Each iteration is a line of its own, so that times can be merged.
-fn netfold(
-    star: &Star,
-    config: &StarConfig,
-    mode: Option<Mode>,
-    key: Option<&Path>,
-) -> Result<Turn, StarError> {
+/// Netfold through the switch, or in a ring. Each iteration is a line of its own, so that times can be merged.
+fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, StarError> {
+    let (mode, key, busy_poll) = match system {
+        System::Confidential(mode) => (Some(mode), config.confidential.as_deref(), Duration::ZERO),
+        System::Polling(mode) => (Some(mode), None, config.busy_poll),
+        System::Netfold(mode) => (Some(mode), None, Duration::ZERO),
+        _ => (None, None, Duration::ZERO),
+    };
+    let busy_poll = busy_poll.as_micros().to_string();
     let deadline = Instant::now() + TURN_TIMEOUT;
     let program = config.program.to_string_lossy().into_owned();
     let mut switch = None;
     if mode.is_some() {
         let mut command = star.on_switch(&program);
         command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
+        command.args(["--busy-poll", &busy_poll]);
         let mut process = Process::start("the switch", &mut command)?;
         process.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
         switch = Some(process);
@@ -321,7 +336,7 @@ fn netfold(
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
         if let Some(mode) = mode {
             command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
-            command.args(["--switch", &Star::switch().to_string()]);
+            command.args(["--switch", &Star::switch().to_string(), "--busy-poll", &busy_poll]);
         }
         if let Some(key) = key {
             command.arg("--confidential").arg(key);
@@ -402,6 +417,7 @@ mod tests {
             slots: netfold::Builder::SLOTS_DEFAULT,
             program: PathBuf::new(),
             peers: true,
+            busy_poll: Duration::ZERO,
             confidential: None,
         }
     }
@@ -410,6 +426,18 @@ mod tests {
         let mut measured = Measured::new(system);
         measured.turn.times.push(median);
         measured
+    }
+
+    #[test]
+    fn jobs_that_poll_are_measured_beside_those_that_do_not() {
+        let peers = Peers::default();
+        let sums = (DType::F32, ReduceOp::Sum);
+        let all = |polling| systems(&peers, StarCollective::AllReduce, sums, (false, polling));
+        let polling = System::Polling(Mode::Bfp16);
+        assert!(!all(false).contains(&polling));
+        let all = all(true);
+        assert!(all.contains(&polling) && all.contains(&polling.plain().unwrap()));
+        assert_eq!(polling.wire_share(sums, 4), System::Netfold(Mode::Bfp16).wire_share(sums, 4));
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub(crate) struct SwitchCommand {
     /// Cores to pin the packet threads to, as in 0,4-7: one for each thread in turn. Not pinned by default.
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
+    /// Microseconds for which a packet thread polls for packets after the last one before it sleeps.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    busy_poll: u64,
     /// Packet I/O: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
     /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
     /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several
@@ -230,6 +233,7 @@ impl SwitchCommand {
             .listen(self.listen)
             .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
+            .busy_poll(Duration::from_micros(self.busy_poll))
             .io_from(ThreadOpener::new(self.io.clone(), netfold_dpdk::open_threads))
             .pipeline_by(make)
             .join_timeout(Duration::from_secs(self.join_timeout))

@@ -226,7 +226,7 @@ fn ranks_of_one_host_sum_correctly_in_shared_memory_and_at_a_switch() {
             assert!(number(row, "min_s") <= number(row, "median_s"), "{row}");
         }
     }
-    for none in ["bench host --bytes 4K,3", "bench star --bytes 0"] {
+    for none in ["bench host --bytes 4K,3", "bench star --bytes 0", "bench star --busy-poll 1000001"] {
         assert_eq!(run(none).0, Some(2), "{none}");
     }
     let (code, lines) = run("bench host --ranks 2 --bytes 4K --svg /nowhere/at/all.svg");

@@ -223,3 +223,17 @@ fn impossible_queues_are_errors() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_switch_that_polls_sums_exactly_and_answers_control_calls() {
+    // Longer than the test takes: the threads of this switch do not sleep at all.
+    let polling = EmbeddedSwitch::builder().threads(2).busy_poll(10 * crate::TIMEOUT).start().unwrap();
+    let sleeping = EmbeddedSwitch::builder().start().unwrap();
+    let of = |switch: &EmbeddedSwitch| sums(switch.control(), 2, 1, 7);
+    assert_eq!(of(&polling), of(&sleeping));
+    let started = std::time::Instant::now();
+    let counted = polling.stop().unwrap();
+    assert!(started.elapsed() < crate::TIMEOUT, "calls are handled between polls");
+    assert_eq!(counted.io.sleeps, 0, "{counted:?}");
+    assert!(counted.results > 0);
+}

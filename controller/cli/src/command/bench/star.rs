@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use netfold::{DType, ReduceOp};
@@ -20,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench star                                   4 and 8 hosts, links of 200 Mbit/s, 16 MiB
   netfold bench star --hosts 4 --rate 1G --bytes 64M --svg star.svg
-  netfold bench star --unshaped --bytes 4K --iterations 200
+  netfold bench star --unshaped --bytes 4K --iterations 200 --busy-poll 200
   netfold bench star --collective reduce-scatter,all-gather,broadcast,overlap
   netfold bench star -d i64 -o sum
 
@@ -28,7 +29,7 @@ Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NET
 is. bound is the fraction of the links' bound reached: M/B through a switch, half of that for sums in 16 bits; in a ring 2M(n-1)/(nB) for an
 all-reduce and half of that for a reduce-scatter or an all-gather; less the shapers' burst (80 KiB). overlap is a reduce-scatter and an
 all-gather at the same time.
-speedup is the best peer's time over this one's, of plain the plain job's time over the confidential one's.";
+speedup is the best peer's time over this one's, of plain the time of the same job without masks, or without polling, over this one's.";
 
 /// Measure collectives beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
@@ -67,6 +68,9 @@ pub(crate) struct Star {
     /// Slots that Netfold requests, a power of two: the window in packets.
     #[arg(long, default_value_t = 128)]
     slots: u32,
+    /// Measure jobs whose ranks and switch poll for this time before they sleep, too: as Open MPI does between its messages.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    busy_poll: u64,
     /// Measure confidential jobs, too, with the group key in this file (see `netfold group-key`).
     #[arg(long, value_name = "FILE")]
     confidential: Option<PathBuf>,
@@ -119,10 +123,12 @@ impl Star {
                 slots: self.slots,
                 program: program.clone(),
                 peers: !self.no_peers,
+                busy_poll: Duration::from_micros(self.busy_poll),
                 confidential: self.confidential.clone(),
             };
             let what = (self.datatype, self.op);
-            let mut systems = star::systems(&peers, collective, what, self.confidential.is_some());
+            let mut systems =
+                star::systems(&peers, collective, what, (self.confidential.is_some(), self.busy_poll > 0));
             systems.retain(|system| config.peers || !system.is_peer());
             let before = wake_up()?;
             let bar = output.bar(1, "{spinner} {msg}");
@@ -222,7 +228,7 @@ fn against(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     (!row.system.is_peer()).then(|| best / row.spread().0)
 }
 
-/// The speed of a confidential job relative to that of the plain one: the plain one's median over this row's.
+/// The speed of a confidential or polling job relative to that of the plain one: the plain one's median over this row's.
 fn of_plain(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     let plain = row.system.plain()?;
     let plain = rows.iter().find(|row| row.system == plain)?;
