@@ -223,6 +223,8 @@ struct Session {
     peer: SocketAddr,
     /// Address and UDP port of the worker's packets, once it has joined.
     endpoint: Option<SocketAddr>,
+    /// Longest datagram that its path carries, as it said when it joined; 0 where it does not know.
+    datagram_max: u32,
     stage: Stage,
     last_received: Duration,
     /// Requests since `counted`.
@@ -333,6 +335,7 @@ impl Coordinator {
             Session {
                 peer,
                 endpoint: None,
+                datagram_max: 0,
                 stage: Stage::Greeting,
                 last_received: now,
                 requests: 0,

@@ -22,6 +22,7 @@ use crate::tree::{Shape, Site, SwitchPlan, TreeError, TreeJob, TreePlan};
 use bitvec::vec::BitVec;
 use netfold_control::{Numerics, Refusal};
 use netfold_p4::profile::entries_of_job;
+use netfold_wire::header;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cmp::Reverse;
@@ -99,6 +100,16 @@ pub struct TreeRequest<'a> {
     pub siblings: &'a [ChosenTree],
     /// Whether its packets are to be authenticated.
     pub authenticated: bool,
+    /// Longest datagram in bytes that the paths of all members to the control port carry; 0 where that is not known.
+    pub datagram_max: u32,
+}
+
+impl TreeRequest<'_> {
+    /// Whether packets of so many lane words are known to reach all members.
+    fn carries(&self, lane_words: u32) -> bool {
+        let tag = if self.authenticated { netfold_wire::TAG_LEN } else { 0 };
+        u64::from(self.datagram_max) >= (header::LEN + tag) as u64 + u64::from(lane_words) * 4
+    }
 }
 
 /// How many slots a tree is to be given.
@@ -148,19 +159,23 @@ pub trait Route: Send {
     }
 }
 
-/// All workers at one switch. Of several, such as the queues of one, each tree of a job takes another as far as there are as many, and of
-/// those that are left the one with the fewest trees: work is spread by counts, so an order of joins has one outcome.
+/// All workers at one switch. Of several, such as the queues of one, those count that have the longest packets that all paths carry, or the
+/// shortest of all; of these each tree of a job takes another as far as there are as many, and of those that are left the one with the fewest trees: work
+/// is spread by counts, so an order of joins has one outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OneSwitch;
 
 impl Route for OneSwitch {
     fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute> {
+        let shortest = loads.switches.iter().map(|state| state.lane_words).min().unwrap_or(0);
         let least_used = loads.switches.iter().enumerate().min_by_key(|(index, state)| {
+            let too_long = state.lane_words > shortest && !request.carries(state.lane_words);
             let other = |chosen: &&ChosenTree| chosen.switches.first().is_some_and(|at| at.index() == *index);
             let others = request.siblings.iter().filter(other).count();
             let fits = state.availability == SwitchAvailability::Up && state.slots_free >= request.slots;
             // Each tree has a group.
-            (!fits, others, Reverse(state.groups_free), Reverse(state.slots_free))
+            let longest = Reverse(state.lane_words);
+            (too_long, !fits, longest, others, Reverse(state.groups_free), Reverse(state.slots_free))
         });
         let index = least_used.map_or(0, |(index, _)| index);
         let shape = Shape { above: vec![None], workers: vec![0; request.members.len()] };
@@ -273,6 +288,13 @@ impl Switch {
     fn entries_free(&self) -> u32 {
         self.info.limits.entries.saturating_sub(self.entries)
     }
+}
+
+/// Slots whose packets of `lane_words` words hold about as many bytes as `slots` packets of the shortest that the switches have: a power of two.
+fn of_length(slots: u32, shortest: u32, lane_words: u32) -> u32 {
+    let bytes = u64::from(slots) * u64::from(shortest);
+    let of_them = bytes.div_ceil(u64::from(lane_words.max(1))).next_power_of_two();
+    u32::try_from(of_them).map_or(slots, |of_them| of_them.min(slots))
 }
 
 /// Entries of the job table that a job holds at a switch.
@@ -532,6 +554,9 @@ impl Fleet {
             lane_words: switch.info.limits.lane_words,
         };
         let states: Vec<SwitchState> = self.switches.iter().map(state).collect();
+        // Members know their paths to the control port: those to switches elsewhere are others.
+        let own = self.switches.iter().all(|switch| switch.info.data.is_none());
+        let request = &TreeRequest { datagram_max: if own { request.datagram_max } else { 0 }, ..*request };
         let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads });
         let chosen = chosen.map_err(|none| {
             // To the route, a switch that does not authenticate packets is down.
@@ -564,8 +589,10 @@ impl Fleet {
     /// The largest power of two of slots that every switch has an aligned range of.
     fn largest(&self, chosen: &ChosenTree, wanted: Wanted<'_>, least: u32) -> Result<u32, Shortage> {
         let mut slots = wanted.most;
+        let shortest = self.switches.iter().map(|switch| switch.info.limits.lane_words).min().unwrap_or(0);
         for switch in &chosen.switches {
             let Switch { slots: free, info, .. } = &self.switches[switch.index()];
+            slots = of_length(slots, shortest, info.limits.lane_words).max(wanted.fewest.min(slots));
             let leaving = wanted.leaving.get(switch.index()).copied().unwrap_or(0);
             let available = free.free_slots().saturating_add(leaving);
             slots = portion(slots, wanted.fewest, available, wanted.of_free);

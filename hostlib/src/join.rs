@@ -156,7 +156,8 @@ impl Joiner {
         // Packet I/O may have another address than the session.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
-        let join = Join { udp_port: own.port(), address, ..self.join.clone() };
+        let datagram_max = datagram_max(&io, session.peer());
+        let join = Join { udp_port: own.port(), address, datagram_max, ..self.join.clone() };
         let path = PathIo::new(&mut io);
         let admission = session.join(join, path, self.config.join_timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
@@ -199,6 +200,18 @@ impl Admitted {
     }
 }
 
+/// Longest datagram that reaches the host of the control port in one piece, as far as this host knows.
+fn datagram_max(io: &dyn PacketIo, control: SocketAddr) -> u32 {
+    let max = io.capabilities().datagram_len_max;
+    let of_path = io.path_mtu(control).map_or(max, |mtu| mtu.saturating_sub(outer_len(control)));
+    u32::try_from(max.min(of_path)).unwrap_or(u32::MAX)
+}
+
+/// Bytes of the headers around a datagram to this address.
+fn outer_len(peer: SocketAddr) -> usize {
+    UDP_HEADER + if peer.is_ipv4() { IPV4_HEADER } else { IPV6_HEADER }
+}
+
 /// Checks that a packet of the job, with a tag of this length, fits the packet I/O and the path MTU to the switch.
 fn check_datagram(
     io: &dyn PacketIo,
@@ -211,8 +224,7 @@ fn check_datagram(
     if datagram > max {
         return Err(Error::Datagram { need: datagram, max });
     }
-    let outer = if switch.is_ipv4() { IPV4_HEADER + UDP_HEADER } else { IPV6_HEADER + UDP_HEADER };
-    let need = outer + datagram;
+    let need = outer_len(switch) + datagram;
     match io.path_mtu(switch) {
         Some(mtu) if mtu < need => Err(Error::Mtu { switch, need, mtu }),
         _ => Ok(()),

@@ -117,6 +117,8 @@ pub(crate) struct Held {
 pub(crate) struct Queue {
     /// UDP address.
     pub(crate) address: String,
+    /// Payload of its packets.
+    pub(crate) payload_bytes: u32,
     /// The core to which its thread is pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) core: Option<usize>,

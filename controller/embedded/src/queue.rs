@@ -16,14 +16,17 @@ use netfold_wire::{Dscp, TAG_LEN, header};
 
 use crate::error::EmbeddedError;
 
-pub(crate) type Program = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, EmbeddedError> + Send>;
+pub(crate) type Program = Box<dyn FnMut(usize) -> Result<Box<dyn Pipeline>, EmbeddedError> + Send>;
 pub(crate) type Open =
     Box<dyn FnMut(usize, &[OpenOptions], &Cores) -> Result<Box<dyn PacketIo>, IoError> + Send>;
 pub(crate) type Middleware = Box<dyn FnMut(Box<dyn PacketIo>) -> io::Result<Box<dyn PacketIo>> + Send>;
 
 /// Creates the queues, one after the other.
 pub(crate) struct QueueFactory {
+    /// Makes the pipeline of a queue.
     pub(crate) program: Program,
+    /// Payload of each queue in bytes, for pipelines that are generated.
+    pub(crate) payloads: Vec<u32>,
     pub(crate) open: Open,
     pub(crate) middleware: Option<Middleware>,
     /// Egress queues of each queue's ports, if configured.
@@ -108,7 +111,7 @@ impl Drop for Queue {
 
 impl QueueFactory {
     fn make(&mut self, index: usize) -> Result<(Switch, SocketAddr, PipelineInfo), EmbeddedError> {
-        let pipeline = (self.program)()?;
+        let pipeline = (self.program)(index)?;
         let info = pipeline.info().clone();
         if let Some(slots) = self.slots.filter(|_| self.controlled)
             && (!slots.is_power_of_two() || slots > info.entries / 2)
@@ -116,10 +119,14 @@ impl QueueFactory {
             return Err(EmbeddedError::Slots { slots, max: info.entries / 2 });
         }
         // With room for the tags of authenticated jobs.
-        let datagram_len_max = header::LEN + info.lane_words as usize * 4 + TAG_LEN;
-        let opening =
-            |listen: &SocketAddr| OpenOptions { datagram_len_max, ..OpenOptions::at(*listen).for_switch() };
-        let openings: Vec<_> = self.listen.iter().map(opening).collect();
+        let own = info.lane_words * 4;
+        let mixed = self.payloads.iter().any(|payload| *payload != self.payloads[0]);
+        let opening = |(queue, listen): (usize, &SocketAddr)| {
+            let payload = if mixed { self.payloads[queue] } else { own };
+            let datagram_len_max = header::LEN + payload as usize + TAG_LEN;
+            OpenOptions { datagram_len_max, ..OpenOptions::at(*listen).for_switch() }
+        };
+        let openings: Vec<_> = self.listen.iter().enumerate().map(opening).collect();
         let mut io = (self.open)(index, &openings, &self.cores).map_err(EmbeddedError::Data)?;
         // Allows switches to mark results instead of dropping them; jobs without congestion control ignore marks.
         let _ = io.set_ecn_capable(true);

@@ -34,7 +34,7 @@ type EventCallback = Box<dyn FnMut(&JobEvent) + Send>;
 /// Configuration of a switch. Created by [`EmbeddedSwitch::builder`].
 pub struct Builder {
     listen: SocketAddr,
-    payload: u32,
+    payloads: Vec<u32>,
     numerics: Numerics,
     program: Option<Program>,
     slots: Option<u32>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
             .field("listen", &self.listen)
-            .field("payload", &self.payload)
+            .field("payloads", &self.payloads)
             .field("slots", &self.slots)
             .field("queues", &self.queues)
             .field("cores", &self.cores)
@@ -77,8 +77,16 @@ impl Builder {
 
     /// Payload of a packet in bytes, one of [`netfold_switch::PAYLOADS`]. Default 1408.
     #[must_use]
-    pub fn payload(mut self, bytes: u32) -> Self {
-        self.payload = bytes;
+    pub fn payload(self, bytes: u32) -> Self {
+        self.payloads(vec![bytes])
+    }
+
+    /// Several payloads, each with as many [threads](Self::threads). A job gets the longest that the paths of all its workers carry, as far as their
+    /// hosts know, with so many slots that they hold about as many bytes as those that it asks for would in the shortest; a job of several trees gets
+    /// the shortest.
+    #[must_use]
+    pub fn payloads(mut self, bytes: Vec<u32>) -> Self {
+        self.payloads = bytes;
         self
     }
 
@@ -97,7 +105,7 @@ impl Builder {
         mut self,
         mut make: impl FnMut() -> Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>> + Send + 'static,
     ) -> Self {
-        self.program = Some(Box::new(move || make().map_err(EmbeddedError::Pipeline)));
+        self.program = Some(Box::new(move |_| make().map_err(EmbeddedError::Pipeline)));
         self
     }
 
@@ -221,10 +229,14 @@ impl Builder {
     ///
     /// [`EmbeddedError`], with nothing left running.
     pub fn start(mut self) -> Result<EmbeddedSwitch, EmbeddedError> {
+        if self.program.is_some() {
+            // Of the length that the program has.
+            self.payloads.truncate(1);
+        }
         self.check()?;
         let factory = Arc::new(Mutex::new(self.factory()));
-        let mut queues = Vec::with_capacity(self.queues);
-        for index in 0..self.queues {
+        let mut queues = Vec::with_capacity(self.queue_count());
+        for index in 0..self.queue_count() {
             queues.push(Queue::start(&factory, index, self.cores.of(index))?);
         }
         drop(factory);
@@ -242,7 +254,7 @@ impl Builder {
     }
 
     fn check(&self) -> Result<(), EmbeddedError> {
-        let (queues, cores, first) = (self.queues, self.cores.len(), self.listen.port());
+        let (queues, cores, first) = (self.queue_count(), self.cores.len(), self.listen.port());
         if !(1..=QUEUES_MAX).contains(&queues) {
             return Err(EmbeddedError::Threads { queues });
         }
@@ -258,11 +270,20 @@ impl Builder {
         Ok(())
     }
 
+    /// Threads of all payloads.
+    fn queue_count(&self) -> usize {
+        self.queues.saturating_mul(self.payloads.len())
+    }
+
     fn factory(&mut self) -> QueueFactory {
-        let (payload, numerics) = (self.payload, self.numerics);
-        let generated: Program =
-            Box::new(move || numeric_pipeline(payload, numerics).ok_or(EmbeddedError::Payload(payload)));
+        let (numerics, per_payload) = (self.numerics, self.queues);
+        let payloads = self.payloads.clone();
+        let generated: Program = Box::new(move |index| {
+            let payload = payloads[index / per_payload];
+            numeric_pipeline(payload, numerics).ok_or(EmbeddedError::Payload(payload))
+        });
         QueueFactory {
+            payloads: self.payloads.iter().flat_map(|payload| vec![*payload; self.queues]).collect(),
             program: self.program.take().unwrap_or(generated),
             open: std::mem::replace(&mut self.open, over_udp()),
             middleware: self.middleware.take(),
@@ -271,7 +292,7 @@ impl Builder {
             controlled: self.controlled,
             slots: self.slots,
             dscp: self.dscp,
-            listen: (0..self.queues)
+            listen: (0..self.queue_count())
                 .map(|index| SocketAddr::new(self.listen.ip(), port_of(self.listen.port(), index)))
                 .collect(),
             cores: self.cores.clone(),
@@ -350,6 +371,8 @@ pub struct EmbeddedSwitch {
 pub struct QueueAddress {
     /// Its address (UDP).
     pub data: SocketAddr,
+    /// Payload of its packets in bytes.
+    pub payload: u32,
     /// The core to which it is pinned.
     pub core: Option<usize>,
 }
@@ -369,7 +392,7 @@ impl EmbeddedSwitch {
     pub fn builder() -> Builder {
         Builder {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            payload: PAYLOAD_DEFAULT,
+            payloads: vec![PAYLOAD_DEFAULT],
             numerics: Numerics::Word,
             program: None,
             slots: None,
@@ -393,6 +416,12 @@ impl EmbeddedSwitch {
         self.first().handle.clone()
     }
 
+    /// Memory of slots and their bookkeeping in bytes, of all threads.
+    pub fn state_bytes(&self) -> u64 {
+        let of = |queue: &Queue| (queue.info.lane_bytes + queue.info.bookkeeping_bytes) as u64;
+        self.queues.iter().map(of).sum()
+    }
+
     /// Address of the control port (TCP), at which workers join; that of the data path if there is none.
     pub fn control(&self) -> SocketAddr {
         self.server.as_ref().map_or(self.data(), ServerHandle::local_addr)
@@ -410,7 +439,11 @@ impl EmbeddedSwitch {
 
     /// Address and core of each queue.
     pub fn queues(&self) -> impl Iterator<Item = QueueAddress> + '_ {
-        self.queues.iter().map(|queue| QueueAddress { data: queue.data, core: queue.core })
+        self.queues.iter().map(|queue| QueueAddress {
+            data: queue.data,
+            payload: queue.info.lane_words * 4,
+            core: queue.core,
+        })
     }
 
     /// Properties of each queue's pipeline.

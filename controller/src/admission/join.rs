@@ -234,6 +234,7 @@ impl Coordinator {
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
+        session.datagram_max = join.datagram_max;
         session.stage = Stage::Forming { formation, rank: join.rank };
         self.endpoints.insert(endpoint, id);
         let job = self.forming.get_mut(&formation).expect("found or made above");

@@ -66,6 +66,7 @@ impl Coordinator {
             numerics: spec.mode.numerics(),
             siblings: &siblings,
             authenticated: spec.authenticated,
+            datagram_max: self.datagram_max(forming),
         };
         // Its part is one of those, too: jobs that closely follow others would get an eighth of the few slots that are free already.
         let leaving = if may_wait { self.leaving() } else { Vec::new() };
@@ -147,6 +148,13 @@ impl Coordinator {
     pub(super) fn peers(&self, forming: &FormingTree) -> Vec<SocketAddr> {
         let endpoint = |id| self.sessions[id].endpoint.expect("a session that has joined has an endpoint");
         forming.members.values().map(endpoint).collect()
+    }
+
+    /// Longest datagram that the paths of all members carry; 0 where one of them does not know. Trees of one job may have their places at
+    /// different switches, so with several nothing is said.
+    pub(super) fn datagram_max(&self, forming: &FormingTree) -> u32 {
+        let of_members = forming.members.values().map(|id| self.sessions[id].datagram_max);
+        if forming.spec.trees > 1 { 0 } else { of_members.min().unwrap_or(0) }
     }
 
     fn wait_for_place(&mut self, now: Duration, formation: u64, short: Shortage) {

@@ -36,6 +36,7 @@ fn reserve(
         numerics: Numerics::Word,
         siblings: &[],
         authenticated: false,
+        datagram_max: 0,
     };
     let secret = fleet.ticket_key();
     fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
@@ -84,6 +85,7 @@ fn a_part_is_one_of_the_slots_that_are_about_to_be_free_too() {
             numerics: Numerics::Word,
             siblings: &[],
             authenticated: false,
+            datagram_max: 0,
         };
         let secret = fleet.ticket_key();
         let wanted = Wanted { most: 1024, fewest: 16, of_free: 8, leaving };
@@ -148,6 +150,7 @@ fn queues_take_trees_in_turn() {
             numerics: Numerics::Word,
             siblings,
             authenticated: false,
+            datagram_max: 0,
         };
         let secret = fleet.ticket_key();
         let (placement, ranges) = fleet
@@ -217,6 +220,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             numerics: Numerics::Word,
             siblings: &[],
             authenticated,
+            datagram_max: 0,
         };
         let secret = fleet.ticket_key();
         match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1, leaving: &[] }, &secret) {
@@ -234,4 +238,52 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
     assert_eq!(refused([false; 3], true, [1, 2]), Some(Refusal::Unavailable));
     assert_eq!(refused(all, false, [1, 3]), Some(Refusal::Path), "no host of the topology");
     assert_eq!(refused(all, true, [1, 2]), Some(Refusal::Authentication));
+}
+
+/// Queues of one switch with packets of several lengths.
+#[test]
+fn a_job_gets_the_longest_packets_that_all_paths_carry() {
+    let limits = Limits {
+        slots: 256,
+        lane_words: 352,
+        ports_max: 16,
+        groups_max: 16,
+        entries: u32::MAX,
+        udp_port: 1,
+        sees_source: false,
+        bounded_loss: true,
+        owners: true,
+        lane_ops: netfold_wire::LaneOps::ALL,
+        authenticates: true,
+    };
+    let of = |lane_words| SwitchInfo::own(Limits { lane_words, ..limits }, Numerics::Word);
+    let (short, long) = (0, 1);
+    let mut fleet = Fleet::new(vec![of(352), of(2048)], Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
+    let mut members = (0..).map(|port| peers(port..port + 1));
+    let mut place = |datagram_max: u32, authenticated: bool, slots: (u32, u32)| {
+        let members = members.next().unwrap();
+        let request = TreeRequest {
+            members: &members,
+            tree: 0,
+            slots: slots.1,
+            numerics: Numerics::Word,
+            siblings: &[],
+            authenticated,
+            datagram_max,
+        };
+        let secret = fleet.ticket_key();
+        let wanted = Wanted { most: slots.0, fewest: slots.1, of_free: 1, leaving: &[] };
+        let (placement, _) = fleet.reserve(&request, wanted, &secret).map_err(|short| short.refusal())?;
+        Ok((placement.switches[0], placement.job().slots))
+    };
+    let need = header::LEN as u32 + 8192;
+    assert_eq!(place(need, false, (64, 16)), Ok((long, 16)), "as many bytes, rounded up: 11 slots");
+    assert_eq!(place(need - 1, false, (64, 16)), Ok((short, 64)));
+    let tag = netfold_wire::TAG_LEN as u32;
+    assert_eq!(place(need + tag - 1, true, (16, 1)), Ok((short, 16)));
+    assert_eq!(place(need + tag, true, (16, 1)), Ok((long, 4)), "2.75 slots");
+    assert_eq!(place(0, false, (32, 1)), Ok((short, 32)), "a path that is not known carries the shortest");
+    assert_eq!(place(u32::MAX, false, (128, 128)), Ok((long, 128)), "no fewer than the fewest");
+    assert_eq!(place(u32::MAX, false, (128, 128)), Ok((short, 128)), "108 slots of the long ones are left");
+    assert_eq!(place(1, false, (128, 128)), Err(Refusal::Slots), "16 slots of the short ones are left");
 }

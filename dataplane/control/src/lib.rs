@@ -228,6 +228,11 @@ pub struct Join {
     /// Whether the job's packets are to be authenticated ([`PathChallenge::keys`]).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub authenticated: bool,
+    /// Longest datagram in bytes, of a Netfold header, lanes and a tag, that reaches the host of this control port from here in one piece, as far as
+    /// this host knows; 0 where it does not know. A switch with pipelines of several payloads gives a job the longest that all its members' paths
+    /// carry.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub datagram_max: u32,
 }
 
 impl Join {
@@ -255,6 +260,7 @@ impl Join {
             trees: 1,
             movable: false,
             authenticated: false,
+            datagram_max: 0,
         }
     }
 }
@@ -314,6 +320,10 @@ impl core::fmt::Debug for Credentials {
 
 const fn one() -> u8 {
     1
+}
+
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// A message of the control port to a worker.

@@ -73,9 +73,10 @@ fn port(play: impl FnOnce(Port, SessionRequest) + Send + 'static) -> (Builder, t
 fn a_worker_joins_and_sends_heartbeats() {
     let (builder, port) = port(|mut port, join| {
         let SessionRequest::Join(join) = join else { panic!("{join:?}") };
-        let udp_port = join.udp_port;
+        let Join { udp_port, datagram_max, .. } = join;
         assert_ne!(udp_port, 0);
-        assert_eq!(join, Join::new("test", (1, 2), Mode::Bfp16, 64, udp_port));
+        assert!(datagram_max > 60_000, "the path is the loopback interface: {datagram_max}");
+        assert_eq!(join, Join { datagram_max, ..Join::new("test", (1, 2), Mode::Bfp16, 64, udp_port) });
         port.send(&SessionEvent::Alive {}); // while the others are awaited
         port.admit();
         assert!(matches!(port.read(), Some(SessionRequest::Alive { .. })));

@@ -30,6 +30,10 @@ pub struct StarConfig {
     pub hosts: u16,
     /// Rate of each link in each direction, bits a second; `None` for links as fast as they go.
     pub rate: Option<f64>,
+    /// MTU of each link in bytes.
+    pub mtu: u32,
+    /// Payloads of the switch, in bytes.
+    pub payloads: Vec<u32>,
     /// What they do together.
     pub collective: StarCollective,
     /// Element type of the tensor.
@@ -157,6 +161,8 @@ pub struct StarRow {
     pub bytes: u64,
     /// Rate of the links, bits a second.
     pub rate: Option<f64>,
+    /// MTU of the links in bytes.
+    pub mtu: u32,
     /// Seconds: every iteration of every round, ascending.
     pub times: Vec<f64>,
     /// Tensor bytes over the median, 10^6 bytes a second.
@@ -235,7 +241,8 @@ pub fn measure(
     systems: &[System],
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<StarRow>, StarError> {
-    let star = Star::build(config.hosts, config.rate).map_err(|error| StarError::Network(Box::new(error)))?;
+    let star = Star::build(config.hosts, config.rate, config.mtu)
+        .map_err(|error| StarError::Network(Box::new(error)))?;
     let mut rows: Vec<Measured<System>> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {
         if round == 1 {
@@ -273,6 +280,7 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
         hosts: config.hosts,
         bytes: config.bytes,
         rate: config.rate,
+        mtu: config.mtu,
         algbw: bytes / median / 1e6,
         bound_share: bound.map(|bound| bound / median),
         times: times.into_iter().collect::<Sample>().into_values(),
@@ -311,7 +319,8 @@ fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, Sta
     if mode.is_some() {
         let mut command = star.on_switch(&program);
         command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
-        command.args(["--busy-poll", &busy_poll]);
+        let payloads: Vec<_> = config.payloads.iter().map(u32::to_string).collect();
+        command.args(["--busy-poll", &busy_poll, "--payload", &payloads.join(",")]);
         let mut process = Process::start("the switch", &mut command)?;
         process.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
         switch = Some(process);
@@ -407,6 +416,8 @@ mod tests {
         StarConfig {
             hosts,
             rate: Some(2e8),
+            mtu: 1500,
+            payloads: vec![1408],
             collective: StarCollective::AllReduce,
             dtype: DType::F32,
             op: ReduceOp::Sum,

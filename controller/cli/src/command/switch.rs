@@ -97,9 +97,10 @@ pub(crate) struct SwitchCommand {
     /// times: one for each queue in turn.
     #[arg(long, value_name = "IO", default_values_t = [IoSpec::default()])]
     io: Vec<IoSpec>,
-    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames). 1408 by default.
-    #[arg(long)]
-    payload: Option<u32>,
+    /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames); 1408 by default. With several, as in 1408,8192,
+    /// each has packet threads of its own, and a job gets the longest that the paths of all its workers carry.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    payload: Vec<u32>,
     /// How lanes are added: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
     /// Word by default.
     #[arg(long, conflicts_with = "program")]
@@ -213,6 +214,10 @@ impl SwitchCommand {
         let InitialPipeline { make, engine, program } = self.initial_pipeline()?;
         let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
         let mut builder = EmbeddedSwitch::builder();
+        let mixed = self.payload.len() > 1;
+        if mixed {
+            self.check_payloads()?;
+        }
         if self.p4.address.is_some() {
             if self.threads != 1 {
                 return Err(CliError::Usage(format!(
@@ -229,13 +234,13 @@ impl SwitchCommand {
         if let Some(slots) = self.slots {
             builder = builder.slots(slots);
         }
+        builder = if mixed { builder.payloads(self.payload.clone()) } else { builder.pipeline_by(make) };
         let switch = builder
             .listen(self.listen)
             .threads(self.threads)
             .cores(self.cores.clone().unwrap_or_default())
             .busy_poll(Duration::from_micros(self.busy_poll))
             .io_from(ThreadOpener::new(self.io.clone(), netfold_dpdk::open_threads))
-            .pipeline_by(make)
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
             .dscp(self.dscp)
@@ -248,6 +253,38 @@ impl SwitchCommand {
             .map_err(|error| self.failed(error))?;
         let server = self.p4.serve(program, switch.handle())?;
         Ok(Running { server, switch, jobs, engine })
+    }
+
+    /// Whether the switch can have several payloads.
+    fn check_payloads(&self) -> Result<(), CliError> {
+        let usage = |message: String| Err(CliError::Usage(message));
+        let all = self.payload.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        if let Some(unknown) = self.payload.iter().find(|payload| !PAYLOADS.contains(payload)) {
+            return usage(format!(
+                "there is no pipeline for --payload {unknown}: choose several of {PAYLOADS:?}"
+            ));
+        }
+        if (1..self.payload.len()).any(|index| self.payload[..index].contains(&self.payload[index])) {
+            return usage(format!(
+                "--payload {all} names one twice: give each once, and --threads for more threads"
+            ));
+        }
+        if self.p4.address.is_some() {
+            return usage(format!(
+                "--payload {all} with --p4runtime: a switch under P4Runtime has one pipeline: give one payload"
+            ));
+        }
+        if self.numerics.is_some_and(|numerics| numerics != Numerics::Word) {
+            return usage(format!(
+                "--payload {all} with --numerics: other numerics than word have 1408 bytes only"
+            ));
+        }
+        if self.io.iter().any(|io| *io != IoSpec::default()) {
+            return usage(format!(
+                "--payload {all} with --io: packet threads of several payloads share no interface: omit --io, or give one payload"
+            ));
+        }
+        Ok(())
     }
 
     /// The middleware of each queue's packet I/O.
@@ -307,12 +344,12 @@ impl SwitchCommand {
         if let Some(path) = &self.program {
             return self.read(path);
         }
-        if self.p4.address.is_some() && self.payload.is_none() && self.numerics.is_none() {
+        if self.p4.address.is_some() && self.payload.is_empty() && self.numerics.is_none() {
             let lane_words = PAYLOADS.into_iter().max().unwrap_or(0) / 4;
             let make = Box::new(move || Ok(Box::new(EmptyPipeline::new(lane_words)) as Box<dyn Pipeline>));
             return Ok(InitialPipeline { make, engine: None, program: None });
         }
-        let payload = self.payload.unwrap_or(PAYLOAD);
+        let payload = self.payload.first().copied().unwrap_or(PAYLOAD);
         let numerics = self.numerics.unwrap_or(Numerics::Word);
         let none = match numerics {
             Numerics::Word => {
@@ -371,11 +408,9 @@ impl SwitchCommand {
         };
         let server = running.server.as_ref().map(|server| server.local_addr().to_string());
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
-        let state_bytes = (lane_bytes + bookkeeping_bytes) * self.threads as u64;
+        let state_bytes = running.switch.state_bytes();
         let slot_sets = info.entries;
-        let queues = running.switch.queues();
-        let queues: Vec<_> =
-            queues.map(|QueueAddress { data, core }| Queue { address: data.to_string(), core }).collect();
+        let queues: Vec<_> = running.switch.queues().map(described).collect();
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
             control: server.is_none().then(|| running.switch.control().to_string()),
@@ -411,7 +446,7 @@ impl SwitchCommand {
         output.line(format_args!(
             "  state     {}: {}{} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
             human(state_bytes),
-            if self.threads > 1 { format!("{} threads x ", self.threads) } else { String::new() },
+            threads_of(&queues, info.lane_words * 4),
             grouped(u64::from(slot_sets / 2)),
             lane_bytes / u64::from(slot_sets.max(1)),
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
@@ -455,10 +490,27 @@ impl SwitchCommand {
     }
 }
 
+/// A queue as events have it.
+fn described(QueueAddress { data, payload, core }: QueueAddress) -> Queue {
+    Queue { address: data.to_string(), payload_bytes: payload, core }
+}
+
+/// How many threads have a payload, if there are several threads.
+fn threads_of(queues: &[Queue], payload: u32) -> String {
+    let count = queues.iter().filter(|queue| queue.payload_bytes == payload).count();
+    if queues.len() == 1 {
+        return String::new();
+    }
+    let mixed = if count < queues.len() { format!(" of payload {payload}") } else { String::new() };
+    format!("{count} threads{mixed} x ")
+}
+
 /// Prints the queues' addresses and cores, unless there is one that is not pinned.
 fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
-    for (index, Queue { address, core }) in queues.iter().enumerate() {
+    let mixed = queues.iter().any(|queue| queue.payload_bytes != queues[0].payload_bytes);
+    for (index, Queue { address, payload_bytes, core }) in queues.iter().enumerate() {
         let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
+        let on = if mixed { format!("{on}, payload {payload_bytes}") } else { on };
         if queues.len() > 1 || core.is_some() {
             output.line(format_args!("  queue {index:<3} UDP {address}{on}"))?;
         }

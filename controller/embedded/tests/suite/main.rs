@@ -8,6 +8,7 @@ mod congestion;
 mod controlled;
 mod groups;
 mod paths;
+mod payloads;
 mod reductions;
 mod reflection;
 mod start;

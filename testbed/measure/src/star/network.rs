@@ -19,8 +19,8 @@ pub(super) struct Star {
 }
 
 impl Star {
-    /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go.
-    pub(super) fn build(hosts: u16, rate: Option<f64>) -> Result<Self, CommandError> {
+    /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go, for IP packets of up to `mtu` bytes.
+    pub(super) fn build(hosts: u16, rate: Option<f64>, mtu: u32) -> Result<Self, CommandError> {
         let mut names = NamespaceSet::new();
         names.add('s', 0)?;
         let switch = names.name('s', 0);
@@ -31,7 +31,9 @@ impl Star {
         for host in 0..hosts {
             names.add('h', usize::from(host))?;
             let name = names.name('h', usize::from(host));
-            command(&format!("ip link add eth0 netns {name} type veth peer name p{host} netns {switch}"))?;
+            command(&format!(
+                "ip link add eth0 mtu {mtu} netns {name} type veth peer name p{host} mtu {mtu} netns {switch}"
+            ))?;
             command(&format!("ip -n {switch} link set p{host} master br0 up"))?;
             command(&format!("ip -n {name} link set lo up"))?;
             command(&format!("ip -n {name} addr add {}/24 dev eth0", Self::address_of(host)))?;

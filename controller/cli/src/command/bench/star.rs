@@ -21,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   netfold bench star                                   4 and 8 hosts, links of 200 Mbit/s, 16 MiB
   netfold bench star --hosts 4 --rate 1G --bytes 64M --svg star.svg
+  netfold bench star --unshaped --bytes 64M --mtu 9000 --payload 1408,8192
   netfold bench star --unshaped --bytes 4K --iterations 200 --busy-poll 200
   netfold bench star --collective reduce-scatter,all-gather,broadcast,overlap
   netfold bench star -d i64 -o sum
@@ -53,6 +54,12 @@ pub(crate) struct Star {
     /// Links without a rate limit.
     #[arg(long, conflicts_with = "rate")]
     unshaped: bool,
+    /// MTU of each link in bytes, for all systems.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65535))]
+    mtu: u32,
+    /// Payloads of Netfold's switch in bytes, as of `netfold switch`.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1408")]
+    payload: Vec<u32>,
     /// Tensor size of a rank.
     #[arg(long, default_value = "16M")]
     bytes: Bytes,
@@ -116,6 +123,8 @@ impl Star {
                 dtype: self.datatype,
                 op: self.op,
                 rate: (!self.unshaped).then_some(self.rate),
+                mtu: self.mtu,
+                payloads: self.payload.clone(),
                 bytes: self.bytes.0,
                 rounds: self.rounds,
                 iterations: self.iterations,
