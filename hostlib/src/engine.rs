@@ -27,8 +27,8 @@ use crate::worker_thread;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
-use driving::Exit;
 pub(crate) use driving::SharedEngine;
+use driving::{Drive as _, Exit};
 use segmentation::Segmentation;
 
 /// The port of a worker's only peer, the switch.

@@ -1,17 +1,19 @@
 //! The queue between callers and the thread that does the operations, with that thread's counters and end.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
+
+use netfold_io::sync::{AtomicBool, Condvar, Mutex, MutexGuard};
 
 use crate::error::Error;
 use crate::report::Stats;
 use crate::shutdown::{ShutdownState, StopMode};
 
 /// Operations that wait for the engine beyond those that it works on. A caller that submits more is blocked.
-const SUBMISSIONS_MAX: usize = 256;
+const SUBMISSIONS_MAX: usize = if cfg!(netfold_loom) { 1 } else { 256 };
 
 /// A queued operation.
 pub(crate) trait QueueItem {
@@ -73,6 +75,7 @@ impl<T: QueueItem + Send + 'static> Mailbox<T> {
 }
 
 impl<T: QueueItem> Mailbox<T> {
+    /// A mailbox that is not notified of the end.
     fn unsubscribed(waker: Waker, shutdown: &ShutdownState) -> Self {
         let inbox = Inbox {
             submissions: VecDeque::new(),
@@ -291,5 +294,106 @@ mod tests {
         mailbox.rouse_thread();
         assert!(wait(true), "left by a caller");
         assert!(!wait(true), "once");
+    }
+}
+
+#[cfg(all(test, netfold_loom))]
+mod loom_tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Counts operations that were rejected.
+    struct Item(Arc<AtomicUsize>);
+
+    impl QueueItem for Item {
+        fn reject(self, _: Error) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn mailbox() -> Arc<Mailbox<Item>> {
+        Arc::new(Mailbox::unsubscribed(Waker::noop().clone(), &ShutdownState::default()))
+    }
+
+    fn counter() -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(0))
+    }
+
+    /// Explores the orders in which threads are interrupted three times at most: all of them take minutes.
+    fn check(model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+
+    /// The engine collects until it has so many operations.
+    fn collect(mailbox: &Mailbox<Item>, count: usize) -> Vec<Item> {
+        let mut items = Vec::new();
+        while items.len() < count {
+            if mailbox.take_notification() {
+                assert!(matches!(mailbox.collect(count, &mut items, None), Command::Work));
+            } else {
+                mailbox.wait(LONG);
+            }
+        }
+        items
+    }
+
+    /// The inbox has room for one operation, so the second caller may have to wait. One that is not woken would wait for ever, which loom reports
+    /// as a deadlock; so would the engine.
+    #[test]
+    fn every_submission_reaches_the_engine() {
+        check(|| {
+            let (mailbox, rejected) = (mailbox(), counter());
+            let submit = || {
+                let (mailbox, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
+                thread::spawn(move || mailbox.submit(item))
+            };
+            let threads = [submit(), submit()];
+            assert_eq!(collect(&mailbox, 2).len(), 2);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_submission_is_rejected_once_when_the_job_ends() {
+        check(|| {
+            let (mailbox, rejected) = (mailbox(), counter());
+            let submit = || {
+                let (mailbox, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
+                thread::spawn(move || mailbox.submit(item))
+            };
+            let threads = [submit(), submit()];
+            mailbox.end(Error::Closed);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(rejected.load(Ordering::Relaxed), 2);
+        });
+    }
+
+    #[test]
+    fn a_caller_that_has_claimed_the_engine_excludes_it() {
+        check(|| {
+            let (mailbox, rejected) = (mailbox(), counter());
+            // What only the engine or the caller that has claimed it may touch: loom reports accesses that nothing orders.
+            let state = loom::sync::Arc::new(UnsafeCell::new(0));
+            let (other, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
+            let submitter = thread::spawn(move || other.submit(item));
+            let (other, claimed) = (Arc::clone(&mailbox), loom::sync::Arc::clone(&state));
+            let caller = thread::spawn(move || {
+                if other.claim() {
+                    claimed.with_mut(|_| ());
+                    other.release();
+                }
+            });
+            drop(collect(&mailbox, 1));
+            state.with_mut(|_| ());
+            submitter.join().unwrap();
+            caller.join().unwrap();
+        });
     }
 }

@@ -4,7 +4,9 @@
 //! ([`ShutdownState::fail`]). The first request and the first error count. Subscribers learn of both.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use netfold_io::sync::{Mutex, MutexGuard};
 
 use crate::error::Error;
 

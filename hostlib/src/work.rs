@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+use netfold_io::sync::{AtomicBool, Condvar, Mutex, MutexGuard};
 
 use crate::error::Error;
 use crate::report::OpReport;
@@ -47,7 +49,8 @@ pub(crate) fn spin_until(happened: impl Fn() -> bool) -> bool {
         if happened() {
             return true;
         }
-        if start.elapsed() >= SPIN_TIMEOUT {
+        // A model of threads explores what happens without the time.
+        if cfg!(netfold_loom) || start.elapsed() >= SPIN_TIMEOUT {
             return false;
         }
         std::thread::yield_now();
@@ -203,5 +206,38 @@ mod tests {
         work.on_done(move |outcome| tx.send(outcome.clone()).unwrap());
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), [Err(Error::Closed), Err(Error::Closed)]);
         assert_eq!((work.wait(), work.outcome()), (Err(Error::Closed), Some(Err(Error::Closed))));
+    }
+}
+
+#[cfg(all(test, netfold_loom))]
+mod loom_tests {
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    use super::*;
+
+    /// A waiter that missed the end would wait for ever, which loom reports as a deadlock.
+    #[test]
+    fn every_waiter_and_callback_gets_the_outcome_once() {
+        loom::model(|| {
+            let (completion, calls) = (Arc::<Completion>::default(), Arc::new(AtomicUsize::new(0)));
+            let settled = Arc::clone(&completion);
+            let engine = thread::spawn(move || settled.settle(Ok(OpReport::default()), Some(Box::new(7))));
+            let (waiter, called) = (Arc::clone(&completion), Arc::clone(&calls));
+            let caller = thread::spawn(move || {
+                let count = move |_: &Outcome| {
+                    called.fetch_add(1, Ordering::Relaxed);
+                };
+                waiter.on_settled(Box::new(count));
+                assert!(waiter.wait().is_ok());
+            });
+            if completion.has_settled() {
+                assert!(completion.is_settled() && completion.take_owner().is_some());
+            }
+            assert!(completion.wait().is_ok());
+            engine.join().unwrap();
+            caller.join().unwrap();
+            assert_eq!(calls.load(Ordering::Relaxed), 1);
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! Waking a thread that sleeps in `ppoll`, from another thread.
+//! Waking a thread that sleeps in `ppoll`, from another thread. Not part of the interface: for Netfold's own back ends.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::sync::{AtomicBool, fence};
 use crate::{IoError, sys};
 
 /// What a thread sleeps on.
-pub(crate) trait Event {
+pub trait Event {
     /// Makes it ready.
     fn set(&self);
     /// Makes it not ready, which it was.
@@ -31,31 +31,37 @@ impl Event for File {
 
 /// An event descriptor that is written only while a thread sleeps on it.
 #[derive(Debug)]
-pub(crate) struct EventWaker<E = File> {
+pub struct EventWaker<E = File> {
     event: E,
     notified: AtomicBool,
     sleeping: AtomicBool,
 }
 
 impl EventWaker {
-    pub(crate) fn new() -> Result<Self, IoError> {
+    /// A waker with an event descriptor of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Os`] when the system gives no descriptor.
+    pub fn new() -> Result<Self, IoError> {
         let event = sys::eventfd().map_err(|source| IoError::os("eventfd", source))?;
         Ok(Self::over(event))
     }
 
     /// The waker of a non-blocking event descriptor, which others may write to as well.
-    pub(crate) fn over(event: File) -> Self {
+    pub fn over(event: File) -> Self {
         Self { event, notified: AtomicBool::new(false), sleeping: AtomicBool::new(false) }
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    /// What the thread sleeps on.
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
 impl<E: Event> EventWaker<E> {
     /// Ends the current or the next sleep.
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         self.notified.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
@@ -63,8 +69,13 @@ impl<E: Event> EventWaker<E> {
         }
     }
 
+    /// Whether there was a notification since the last call, or the last sleep. Without one nothing is written.
+    pub fn take_notification(&self) -> bool {
+        self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::Acquire)
+    }
+
     /// Announces sleep; `false` when there was a notification before, and sleep must not begin.
-    pub(crate) fn announce_sleep(&self) -> bool {
+    pub fn announce_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.notified.swap(false, Ordering::Acquire) {
@@ -75,7 +86,7 @@ impl<E: Event> EventWaker<E> {
     }
 
     /// Ends what [`announce_sleep`](Self::announce_sleep) began. `readable`: the descriptor was found so.
-    pub(crate) fn end_sleep(&self, readable: bool) {
+    pub fn end_sleep(&self, readable: bool) {
         self.sleeping.store(false, Ordering::Relaxed);
         if readable {
             // An acquire, so that the effects before the notification, which this clears, are visible.
@@ -95,7 +106,7 @@ impl Wake for EventWaker {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, netfold_loom))]
 mod loom_tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;

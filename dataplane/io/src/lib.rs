@@ -48,7 +48,8 @@ mod counters;
 mod error;
 pub mod ethernet;
 #[cfg(target_os = "linux")]
-mod event_waker;
+#[doc(hidden)]
+pub mod event_waker;
 pub mod fault;
 pub mod forward;
 pub mod link;
@@ -60,8 +61,8 @@ pub mod pcap;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod spec;
-#[cfg(target_os = "linux")]
-mod sync;
+#[doc(hidden)]
+pub mod sync;
 mod sys;
 #[cfg(target_os = "linux")]
 pub mod udp;

@@ -93,7 +93,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, netfold_loom))]
 mod loom_tests {
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32;

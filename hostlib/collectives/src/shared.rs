@@ -52,6 +52,7 @@ mod pipeline;
 mod plan;
 mod state;
 mod sys;
+mod wake;
 
 pub use error::SharedError;
 pub use group::{SharedAborter, SharedConfig, SharedGroup};

@@ -4,14 +4,16 @@
 //! releases an idle engine for a while and waits for notifications alone; a caller that blocks meanwhile takes the engine, submits its operation,
 //! and turns it until that is over. What is left then, operations of other callers and errors alike, is for the thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+
+use netfold_io::sync::{AtomicU64, TryMutex};
 
 use super::{Engine, TurnOutcome};
 use crate::error::Error;
 use crate::lower::SwitchOperation;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, QueueItem};
 use crate::session::ControlConnection;
 use crate::work::Completion;
 use crate::worker_thread;
@@ -26,18 +28,37 @@ const RELEASE_TIME_OF_LINKS: Duration = Duration::from_millis(10);
 /// The name of the packet I/O through the kernel's sockets.
 const SOCKETS: &str = "udp";
 
+/// What its thread and blocking callers do with an engine.
+pub(crate) trait Drive: Sized {
+    /// What callers submit.
+    type Operation: QueueItem;
+
+    /// Thread: works until the job is over, or callers may take the engine.
+    fn run_until_released(&mut self, shared: &SharedEngine<Self>) -> Exit;
+
+    /// Caller: submits an operation behind those that were submitted before, and works until it is settled. An error is for the thread.
+    /// Returns an operation that has to wait for room.
+    fn execute(&mut self, operation: Self::Operation) -> Option<Self::Operation>;
+
+    /// Nothing is pending, neither operations nor an error.
+    fn is_idle(&self) -> bool;
+
+    /// For how long a caller may take the engine after the last one that did.
+    fn release_time(&self) -> Duration;
+}
+
 /// An engine that its thread and blocking callers take in turn.
-pub(crate) struct SharedEngine {
+pub(crate) struct SharedEngine<E: Drive = Engine> {
     /// `None` before it is made by its thread, and after its end.
-    engine: Mutex<Option<Box<Engine>>>,
-    mailbox: Arc<Mailbox<SwitchOperation>>,
+    engine: TryMutex<Option<Box<E>>>,
+    mailbox: Arc<Mailbox<E::Operation>>,
     made: Instant,
     /// When a caller last blocked: microseconds since `made`, and 1.
     called: AtomicU64,
 }
 
 /// Why [`Engine::run_with_failover`] returned.
-pub(super) enum Exit {
+pub(crate) enum Exit {
     /// The job is over.
     Ended(Error),
     /// Nothing is pending, and a caller may take the engine.
@@ -45,15 +66,10 @@ pub(super) enum Exit {
 }
 
 impl SharedEngine {
-    /// For the engine of this mailbox.
-    pub(crate) fn new(mailbox: Arc<Mailbox<SwitchOperation>>) -> Self {
-        Self { engine: Mutex::new(None), mailbox, made: Instant::now(), called: AtomicU64::new(0) }
-    }
-
     /// The engine's thread: works until the job is over, then settles every tensor and ends the control session.
     pub(crate) fn run(&self, engine: Engine) {
         let (shutdown, control) = (engine.shutdown.clone(), engine.control.clone());
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(engine));
+        self.set_engine(engine);
         let abort = move || control.iter().for_each(ControlConnection::abort);
         let mut ended = None;
         let (error, queued) = worker_thread::run(&self.mailbox, &shutdown, abort, || self.serve(&mut ended));
@@ -61,9 +77,20 @@ impl SharedEngine {
             engine.end(&error, queued);
         }
     }
+}
+
+impl<E: Drive> SharedEngine<E> {
+    /// For the engine of this mailbox.
+    pub(crate) fn new(mailbox: Arc<Mailbox<E::Operation>>) -> Self {
+        Self { engine: TryMutex::new(None), mailbox, made: Instant::now(), called: AtomicU64::new(0) }
+    }
+
+    fn set_engine(&self, engine: E) {
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(engine));
+    }
 
     /// Returns why the job is over, and the engine, so that no caller takes it again.
-    fn serve(&self, ended: &mut Option<Box<Engine>>) -> Error {
+    fn serve(&self, ended: &mut Option<Box<E>>) -> Error {
         loop {
             let mut taken = match self.engine.lock() {
                 Ok(taken) => taken,
@@ -74,7 +101,7 @@ impl SharedEngine {
                 }
             };
             let Some(engine) = &mut *taken else { return Error::EngineFailed };
-            if let Exit::Ended(error) = engine.run_with_failover(Some(self)) {
+            if let Exit::Ended(error) = engine.run_until_released(self) {
                 *ended = taken.take();
                 return error;
             }
@@ -110,16 +137,16 @@ impl SharedEngine {
     }
 
     /// Executes an operation on this thread, which blocks until it is over anyway; returns it where the engine is not free.
-    pub(crate) fn run_inline(&self, operation: SwitchOperation) -> Option<SwitchOperation> {
+    pub(crate) fn run_inline(&self, operation: E::Operation) -> Option<E::Operation> {
         let returned = self.drive(operation);
         self.called.store(self.made.elapsed().as_micros() as u64 + 1, Ordering::Relaxed);
         returned
     }
 
-    fn drive(&self, operation: SwitchOperation) -> Option<SwitchOperation> {
+    fn drive(&self, operation: E::Operation) -> Option<E::Operation> {
         /// Has the thread find the engine that a panic has left.
-        struct RouseOnPanic<'a>(&'a Mailbox<SwitchOperation>);
-        impl Drop for RouseOnPanic<'_> {
+        struct RouseOnPanic<'a, T: QueueItem>(&'a Mailbox<T>);
+        impl<T: QueueItem> Drop for RouseOnPanic<'_, T> {
             fn drop(&mut self) {
                 if std::thread::panicking() {
                     self.0.rouse_thread();
@@ -141,20 +168,22 @@ impl SharedEngine {
     }
 }
 
-impl Engine {
-    /// Nothing is pending, neither operations nor an error.
-    pub(super) fn is_idle(&self) -> bool {
+impl Drive for Engine {
+    type Operation = SwitchOperation;
+
+    fn run_until_released(&mut self, shared: &SharedEngine) -> Exit {
+        self.run_with_failover(Some(shared))
+    }
+
+    fn is_idle(&self) -> bool {
         self.streams.len() == 0 && !self.backlog && !self.stop_when_idle && self.failure.is_none()
     }
 
-    /// For how long a caller may take the engine after the last one that did.
-    pub(super) fn release_time(&self) -> Duration {
+    fn release_time(&self) -> Duration {
         let sockets = self.io.capabilities().name == SOCKETS;
         if sockets { RELEASE_TIME } else { RELEASE_TIME_OF_LINKS }
     }
 
-    /// Submits an operation behind those that were submitted before, and turns until it is settled. An error is for the thread. Returns an
-    /// operation that has to wait for room.
     fn execute(&mut self, operation: SwitchOperation) -> Option<SwitchOperation> {
         let completion = operation.buffer.completion();
         let collected = if self.failure.is_none() { self.collect() } else { Ok(()) };
@@ -168,7 +197,9 @@ impl Engine {
         self.failure = turned.and_then(|()| if self.backlog { self.collect() } else { Ok(()) }).err();
         None
     }
+}
 
+impl Engine {
     fn turn_until(&mut self, completion: &Completion) -> Result<(), Error> {
         while !completion.has_settled() {
             if let TurnOutcome::Idle = self.turn()?
@@ -178,5 +209,131 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, netfold_loom))]
+mod loom_tests {
+    use loom::thread;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::mailbox::Command;
+    use crate::report::OpReport;
+    use crate::shutdown::{ShutdownState, StopMode};
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    struct Operation(Arc<Completion>);
+
+    impl QueueItem for Operation {
+        fn reject(self, error: Error) {
+            self.0.settle(Err(error), None);
+        }
+    }
+
+    /// An engine whose operations are over as soon as it has them.
+    struct InstantEngine {
+        mailbox: Arc<Mailbox<Operation>>,
+        failure: Option<Error>,
+    }
+
+    impl InstantEngine {
+        fn collect(&mut self) {
+            let mut collected = Vec::new();
+            if self.mailbox.take_notification() {
+                match self.mailbox.collect(2, &mut collected, None) {
+                    Command::Work => {}
+                    Command::StopWhenIdle => self.failure = Some(Error::Closed),
+                    Command::End(error) => self.failure = Some(error),
+                }
+            }
+            collected.into_iter().for_each(Self::settle);
+        }
+
+        fn settle(operation: Operation) {
+            operation.0.settle(Ok(OpReport::default()), None);
+        }
+    }
+
+    impl Drive for InstantEngine {
+        type Operation = Operation;
+
+        fn run_until_released(&mut self, shared: &SharedEngine<Self>) -> Exit {
+            loop {
+                self.collect();
+                if let Some(error) = self.failure.clone().filter(|_| self.mailbox.is_empty()) {
+                    return Exit::Ended(error);
+                }
+                if self.is_idle() && shared.is_wanted(LONG) {
+                    return Exit::Released;
+                }
+                self.mailbox.wait(LONG);
+            }
+        }
+
+        fn execute(&mut self, operation: Operation) -> Option<Operation> {
+            self.collect();
+            if self.failure.is_some() || !self.mailbox.is_empty() {
+                return Some(operation);
+            }
+            self.mailbox.set_busy();
+            Self::settle(operation);
+            None
+        }
+
+        fn is_idle(&self) -> bool {
+            self.failure.is_none()
+        }
+
+        fn release_time(&self) -> Duration {
+            LONG
+        }
+    }
+
+    /// Blocks until an operation is over, as callers do.
+    fn call(shared: &SharedEngine<InstantEngine>) {
+        let completion = Arc::<Completion>::default();
+        if let Some(operation) = shared.run_inline(Operation(Arc::clone(&completion))) {
+            shared.mailbox.submit(operation);
+        }
+        assert!(completion.wait().is_ok(), "the job is not over yet");
+    }
+
+    /// Plays calls of this thread, an operation that another thread submits, and the end. What is left to no thread would wait for ever, which loom
+    /// reports as a deadlock.
+    fn play(calls: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(move || {
+            let shutdown = ShutdownState::default();
+            let mailbox = Mailbox::new(Waker::noop().clone(), &shutdown);
+            let shared = Arc::new(SharedEngine::<InstantEngine>::new(Arc::clone(&mailbox)));
+            let engine = InstantEngine { mailbox: Arc::clone(&mailbox), failure: None };
+            let served = Arc::clone(&shared);
+            let thread = thread::spawn(move || {
+                served.set_engine(engine);
+                let error = served.serve(&mut None);
+                served.mailbox.end(error);
+            });
+            let completion = Arc::<Completion>::default();
+            let submission = Operation(Arc::clone(&completion));
+            let submitter = thread::spawn(move || mailbox.submit(submission));
+            (0..calls).for_each(|_| call(&shared));
+            assert!(completion.wait().is_ok(), "the job is not over yet");
+            submitter.join().unwrap();
+            shutdown.request(StopMode::WhenIdle);
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn every_operation_is_executed_by_the_caller_or_the_thread() {
+        play(1);
+    }
+
+    #[test]
+    fn an_engine_that_was_given_back_is_taken_again() {
+        play(2);
     }
 }

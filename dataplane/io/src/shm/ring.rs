@@ -514,7 +514,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, netfold_loom))]
 mod loom_tests {
     use loom::sync::atomic::AtomicU32;
     use loom::sync::{Arc, Condvar, Mutex};

@@ -42,6 +42,8 @@ pub(crate) fn prefix() -> &'static Path {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(root()).args(["xtask", "install", "--prefix"]).arg(&prefix);
         command.arg("--library").arg(library());
+        // A sanitizer is for this test and the library.
+        command.env_remove("RUSTFLAGS");
         if Command::new("mpicc").arg("--version").output().is_ok() {
             command.arg("--mpi");
         }
@@ -58,11 +60,22 @@ pub(crate) fn pkg_config(arguments: &[&str]) -> Vec<String> {
     run(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
+/// The runtime of the sanitizer that this test and the library are built with (`cargo xtask sanitize address`): C programs need it, since the compiler that
+/// links them is another one.
+pub(crate) fn sanitizer_runtime() -> Option<PathBuf> {
+    std::env::var_os("NETFOLD_TEST_SANITIZER_RUNTIME").map(PathBuf::from)
+}
+
 /// Compiles a C program of the repository, every warning an error, and returns where it lies.
 pub(crate) fn compile(compiler: &str, file: &str, name: &str, flags: &[String]) -> PathBuf {
     let program = scratch(name);
     let mut command = Command::new(compiler);
     command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(source(file));
+    if let Some(runtime) = sanitizer_runtime() {
+        // Whole, and exported for the shared library.
+        command.arg("-Wl,--export-dynamic,--whole-archive").arg(runtime).arg("-Wl,--no-whole-archive");
+        command.args(["-lm", "-ldl", "-lrt"]);
+    }
     run(command.arg("-o").arg(&program).args(flags));
     program
 }

@@ -14,7 +14,7 @@ use crate::shared::handle::{SharedHandle, is_ours};
 use crate::shared::layout::{Layout, MAGIC, VERSION, WORLD_MAX};
 use crate::shared::mapping::Mapping;
 use crate::shared::state::{GroupFailure, GroupState};
-use crate::shared::sys;
+use crate::shared::{sys, wake};
 
 /// How to make a group.
 #[derive(Debug, Clone)]
@@ -299,13 +299,8 @@ impl SharedGroup {
     pub(crate) fn publish(&mut self) {
         self.step = self.step.wrapping_add(1);
         let mapping = &self.state.mapping;
-        // Sequentially consistent, together with the counting of sleepers: either this rank sees a sleeper, or the
-        // sleeper sees the step.
-        let word = mapping.word(Layout::step(self.rank));
-        word.store(self.step, Ordering::SeqCst);
-        if mapping.word(Layout::sleepers(self.rank)).load(Ordering::SeqCst) != 0 {
-            sys::futex_wake(word);
-        }
+        let (step, sleepers) = (Layout::step(self.rank), Layout::sleepers(self.rank));
+        wake::publish(mapping.word(step), mapping.word(sleepers), self.step);
     }
 
     /// Waits until all ranks have done `target` steps. Everything that they wrote before is then visible here.

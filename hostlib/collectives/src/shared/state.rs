@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::shared::error::SharedError;
 use crate::shared::layout::{Layout, MESSAGE_BYTES_MAX};
 use crate::shared::mapping::Mapping;
-use crate::shared::sys;
+use crate::shared::{sys, wake};
 
 /// Why a group has failed, as in its failure word: code in bits 0..8, rank in 8..24, length of the message in 32..64; 0 is no
 /// failure. The first failure stays.
@@ -93,12 +93,6 @@ impl GroupState {
     pub(crate) fn sleep(&self, peer: u16, awaited: impl Fn(u32) -> bool, slice: Duration) -> u32 {
         let word = self.mapping.word(Layout::step(peer));
         let sleepers = self.mapping.word(Layout::sleepers(peer));
-        sleepers.fetch_add(1, Ordering::SeqCst);
-        let seen = word.load(Ordering::SeqCst);
-        if awaited(seen) {
-            sys::futex_wait(word, seen, slice);
-        }
-        sleepers.fetch_sub(1, Ordering::SeqCst);
-        word.load(Ordering::Acquire)
+        wake::sleep(word, sleepers, awaited, slice)
     }
 }
