@@ -43,7 +43,7 @@ impl Driver {
         let library = unsafe { libloading::Library::new(&name) };
         let library = library.map_err(|error| CudaError::NoDriver { reason: error.to_string() })?;
         // The driver has threads: its code must never go away.
-        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        let library = std::mem::ManuallyDrop::new(library);
         let resolve = |name: &CStr| {
             // SAFETY: the symbol is used as an address only.
             let symbol = unsafe { library.get::<*const c_void>(name.to_bytes_with_nul()) };
