@@ -290,7 +290,8 @@ pub trait Store: Send {
     /// Makes changes, in order, all or none; durable when it returns.
     ///
     /// # Errors
-    /// [`StoreError`]; then nothing has changed, and the controller stops: it must not announce what may not be kept.
+    /// [`StoreError`]; then all of the changes may be kept or none, and the controller stops: it must not announce what may not be kept. The next one
+    /// reads which.
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
 }
 

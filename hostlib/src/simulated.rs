@@ -14,9 +14,11 @@ use netfold_wire::{DType, Mode, ReduceOp};
 
 use crate::clock::Clock;
 use crate::communicator::{Communicator, Parts};
+use crate::confidential::{Members, agree};
 use crate::config::JobConfig;
 use crate::engine::{Engine, EngineContext, EngineTree};
 use crate::error::Error;
+use crate::group_key::GroupKey;
 use crate::join::Attachment;
 use crate::lower::{OpContext, SwitchOperation};
 use crate::mailbox::Mailbox;
@@ -175,9 +177,9 @@ impl Rejoining {
         io: Box<dyn PacketIo>,
         admission: Admission,
         place: (u16, u16),
-        mode: Mode,
+        settings: &Settings,
     ) -> Result<Events, Error> {
-        let attachment = Attachment::new(io, admission, place, &config(mode))?;
+        let attachment = Attachment::new(io, admission, place, &settings.config())?;
         self.with(|state| {
             let mailbox = state.mailbox.as_ref().filter(|_| state.wanted).ok_or(Error::Closed)?;
             let events = Events::new(mailbox);
@@ -268,16 +270,42 @@ pub struct Start {
     pub admission: Admission,
     /// Its number, and the number of ranks.
     pub place: (u16, u16),
-    /// The mode of the job.
-    pub mode: Mode,
+    /// What all ranks of the job have set.
+    pub settings: Settings,
     /// Nanoseconds of the simulation's clock.
     pub clock: Arc<AtomicU64>,
-    /// The other ranks, for failover.
+    /// The other ranks, for failover. A confidential job has them.
     pub mesh: Option<Box<dyn Mesh>>,
 }
 
-fn config(mode: Mode) -> Arc<JobConfig> {
-    Arc::new(JobConfig { mode, ..JobConfig::default() })
+/// What all ranks of a job have set.
+#[derive(Clone)]
+pub struct Settings {
+    /// The mode.
+    pub mode: Mode,
+    /// The group key of a confidential job.
+    pub group_key: Option<GroupKey>,
+}
+
+impl Settings {
+    fn config(&self) -> Arc<JobConfig> {
+        let Self { mode, group_key } = self.clone();
+        Arc::new(JobConfig { mode, group_key, ..JobConfig::default() })
+    }
+}
+
+/// Agrees with the other ranks on the key of a first attachment, where the job is confidential.
+fn mask(
+    attachment: &mut Attachment,
+    group_key: Option<&GroupKey>,
+    peers: Option<&mut (dyn Peers + '_)>,
+    (index, count): (u16, u16),
+) -> Result<(), Error> {
+    let (Some(group), Some(peers)) = (group_key, peers) else { return Ok(()) };
+    let gather = |mine: &[u8]| peers.all_gather(mine, STALL_TIMEOUT);
+    let agreed = agree(group, Members { job: "", index, count }, gather)?;
+    attachment.mask(&agreed, 0);
+    Ok(())
 }
 
 impl Rank {
@@ -287,9 +315,9 @@ impl Rank {
     ///
     /// An admission that no worker can run by.
     pub fn start(start: Start) -> Result<(Self, EngineRun), Error> {
-        let Start { io, admission, place, mode, clock, mesh } = start;
-        let config = config(mode);
-        let attachment = Attachment::new(io, admission, place, &config)?;
+        let Start { io, admission, place, settings, clock, mesh } = start;
+        let config = settings.config();
+        let mut attachment = Attachment::new(io, admission, place, &config)?;
         let (shutdown, counters, route) =
             (ShutdownState::default(), ControlCounters::default(), Route::new(1));
         let mailbox = Mailbox::new(attachment.io.waker(), &shutdown);
@@ -303,7 +331,7 @@ impl Rank {
         let joiner = mesh.is_some().then(|| Box::new(joiner) as Box<dyn StartRejoin>);
         let (lane_bytes, grace) = (attachment.lane_bytes(), attachment.grace());
         let lane_ops = attachment.admission.lane_ops;
-        let context = EngineContext {
+        let mut context = EngineContext {
             mailbox: Arc::clone(&mailbox),
             control: Some(events.control.clone()),
             events: events.events.clone(),
@@ -321,8 +349,17 @@ impl Rank {
             clock: Clock::simulated(clock),
             busy_poll: Duration::ZERO,
         };
-        let Attachment { io, streams, .. } = attachment;
-        let engine = Box::new(move || Engine::new(io, streams, context).run());
+        let ended = (Arc::clone(&mailbox), shutdown.clone(), events.control.clone());
+        let engine = Box::new(move || {
+            let peers = context.peers.as_deref_mut();
+            if let Err(error) = mask(&mut attachment, settings.group_key.as_ref(), peers, place) {
+                let (mailbox, shutdown, control) = ended;
+                mailbox.end(shutdown.fail(error));
+                return control.abort();
+            }
+            let Attachment { io, streams, .. } = attachment;
+            Engine::new(io, streams, context).run();
+        });
         let handle = TreeHandle {
             mailbox,
             engine: Mutex::new(None),

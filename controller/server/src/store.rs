@@ -117,6 +117,28 @@ impl Database {
         }
     }
 
+    /// Opens the database on other storage than a file, which a simulation has; creates an empty one if the storage is empty. `path` names it in
+    /// errors.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    #[doc(hidden)]
+    pub fn over(storage: impl redb::StorageBackend, path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let path = path.into();
+        let failed = |source| OpenError::Open { path: path.clone(), source };
+        let is_empty = storage.len().map_err(|error| failed(error.into()))? == 0;
+        let inner =
+            redb::Builder::new().create_with_backend(storage).map_err(|error| failed(error.into()))?;
+        if is_empty {
+            initialise(&inner, &[]).map_err(failed)?;
+        }
+        match schema(&inner).map_err(failed)? {
+            Some(SCHEMA) => Ok(Self { inner, path }),
+            Some(found) => Err(OpenError::Newer { path, found }),
+            None => Err(OpenError::Foreign { path }),
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -139,6 +161,16 @@ pub(crate) fn create(
     let unfinished = Unfinished::create(path)?;
     let file = unfinished.file.try_clone()?;
     let database = redb::Builder::new().create_with_backend(redb::backends::FileBackend::new(file)?)?;
+    initialise(&database, changes)?;
+    drop(database);
+    Ok(unfinished.finish()?)
+}
+
+/// Makes the tables of an empty database, with the results of changes.
+fn initialise(
+    database: &redb::Database,
+    changes: &[Change],
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let write = database.begin_write()?;
     write.open_table(META)?.insert(META_SCHEMA, SCHEMA)?;
     write.open_table(TENANTS)?;
@@ -146,9 +178,7 @@ pub(crate) fn create(
     write.open_table(PLACES)?;
     write.open_table(SWITCHES)?;
     make(&write, changes)?;
-    write.commit()?;
-    drop(database);
-    Ok(unfinished.finish()?)
+    Ok(write.commit()?)
 }
 
 /// A new file under another name, `NAME.new`, that only its owner may read; removed unless it is finished.

@@ -1,5 +1,6 @@
 //! Netfold's simulators and model checks, in virtual time.
 //!
+//! - [`disk`]: a disk that tears writes when it loses power.
 //! - [`experiment`]: scenarios with a seed whose tables and plots are committed.
 //! - [`flow`]: jobs over a network as flows, without packets.
 //! - [`model`]: every order of events at one slot, searched exhaustively.
@@ -8,6 +9,7 @@
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`vopr`]: the whole system, with controllers, sessions, failures of processes and an adversarial tenant.
 
+pub mod disk;
 pub mod experiment;
 pub mod flow;
 pub mod model;

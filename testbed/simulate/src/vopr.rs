@@ -1,7 +1,7 @@
 //! The whole system in virtual time: workers, switches, controllers and their database, with everything that goes wrong between them.
 //!
 //! What runs is the product's code: the engine and the communicator of the host library, control sessions, path validation, admission and
-//! executor of the controller, and the software switch. Clock, network, threads, database and drivers are
+//! executor of the controller, the database's file, and the software switch. Clock, network, threads, disk, election and drivers are
 //! simulated. Everything follows from one seed: topology, jobs, the faults of links and processes, and what another tenant tries.
 //!
 //! # Invariants

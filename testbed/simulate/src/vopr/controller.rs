@@ -60,23 +60,26 @@ pub(super) enum Input {
 }
 
 /// What the database holds at first.
-pub(super) fn stored(unlimited: bool) -> StoredRecords {
-    let mut records = StoredRecords::default();
-    for (name, token) in TENANTS {
+pub(super) fn stored(unlimited: bool) -> Vec<Change> {
+    let tenant = |(name, token): (&str, &str)| {
         let quota = match name {
             "mallory" if unlimited => Quota { slots: 256, ..Quota::UNLIMITED },
             "mallory" => Quota { slots: 128, jobs: 4, workers: 8 },
             _ => Quota::UNLIMITED,
         };
-        records.apply(Change::Tenant(TenantRecord {
-            name: name.into(),
-            quota,
-            weight: 1,
-            priority: 0,
-            token: Some(TokenHash::of(token)),
-        }));
-    }
-    records
+        let token = Some(TokenHash::of(token));
+        Change::Tenant(TenantRecord { name: name.into(), quota, weight: 1, priority: 0, token })
+    };
+    TENANTS.into_iter().map(tenant).collect()
+}
+
+/// How a controller is killed when it makes a change durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KillAtChange {
+    Before,
+    After,
+    /// The database's host loses power after so many syncs of its disk, at the latest right after the change, and the controller with it.
+    PowerLost(u32),
 }
 
 /// A controller's host and process.
@@ -86,9 +89,9 @@ pub(super) struct Controller {
     /// Until when its host does not answer at all.
     silent_until: Duration,
     pub(super) paused_until: Duration,
-    /// It is killed when it next makes a change durable, before or after that, and is back after a time.
-    pub(super) kill_at_change: Option<(bool, Duration)>,
-    /// The same at a call of a driver.
+    /// It is killed when it next makes a change durable, and is back after a time.
+    pub(super) kill_at_change: Option<(KillAtChange, Duration)>,
+    /// The same at a call of a driver, before or after it.
     pub(super) kill_at_call: Option<(u32, bool, Duration)>,
     running: Option<Running>,
 }
@@ -227,7 +230,7 @@ impl World {
         let incarnation = self.controllers[index].incarnation;
         let cut = self.database_cut(index).is_some();
         match if cut { None } else { self.database.contend(self.now, index) } {
-            Some(term) => self.lead(index, term),
+            Some((term, records)) => self.lead(index, term, records),
             None => {
                 let at = self.now + CANDIDATE_INTERVAL;
                 self.at(at, Event::Controller(index, incarnation, Input::Contend));
@@ -252,7 +255,7 @@ impl World {
     }
 
     /// Becomes the leader.
-    fn lead(&mut self, index: usize, term: u64) {
+    fn lead(&mut self, index: usize, term: u64, records: StoredRecords) {
         self.note(|| format!("controller {index} leads in term {term}"));
         let topology = Topology::from_toml(&self.plan.topology()).expect("the topology of a plan is valid");
         let info = |device: &super::device::Device| SwitchInfo {
@@ -268,7 +271,7 @@ impl World {
         let (linked, limits) = (links(&topology), infos.iter().map(|info| info.limits).collect::<Vec<_>>());
         let fleet =
             Fleet::new(infos, Box::new(topology), config.epoch_floor, keys).linked(linked).unreached();
-        let coordinator = Coordinator::new(config, fleet, self.database.records.clone());
+        let coordinator = Coordinator::new(config, fleet, records);
         let known = coordinator.holdings().into_iter().zip(coordinator.boots());
         let keepers = known.map(|(held, boot)| Keeper::new(held, boot)).collect();
         let driver = |(switch, limits)| Box::new(SimDriver { switch, limits }) as Box<dyn SwitchDriver>;
@@ -396,15 +399,26 @@ impl World {
         let Some(running) = &self.controllers[index].running else { return false };
         let term = running.term;
         let kill = self.controllers[index].kill_at_change.take();
-        if let Some((false, back)) = kill {
+        if let Some((KillAtChange::Before, back)) = kill {
             self.kill_controller(index, false, back);
+            return false;
+        }
+        if let Some((KillAtChange::PowerLost(syncs), back)) = kill
+            && self.database_cut(index).is_none()
+        {
+            let (until, torn) = (self.now + back, self.rng.random());
+            let made = self.database.apply_without_power(changes, syncs, until, torn);
+            self.note(|| {
+                format!("the database loses power, its change is {}", if made { "made" } else { "torn" })
+            });
+            self.kill_controller(index, true, back);
             return false;
         }
         if self.database_cut(index).is_some() || !self.database.apply(self.now, term, changes) {
             self.stop_controller(index, "a change cannot be made durable");
             return false;
         }
-        if let Some((true, back)) = kill {
+        if let Some((KillAtChange::After, back)) = kill {
             self.kill_controller(index, false, back);
             return false;
         }

@@ -3,10 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use netfold::simulated::Settings;
+use netfold::{GroupKey, Mode};
 use netfold_proto::Collective;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
+use super::controller::KillAtChange;
 use crate::sim::Faults;
 
 /// When faults begin at the earliest, and when all are over.
@@ -22,12 +25,21 @@ pub(super) struct JobPlan {
     pub(super) hosts: Vec<usize>,
     /// Whether its ranks can continue without a switch.
     pub(super) linked: bool,
+    /// The group key of a confidential job, whose ranks are linked.
+    pub(super) group_key: Option<GroupKey>,
     pub(super) ops: Vec<OpPlan>,
     pub(super) slots: u32,
     /// When each rank starts.
     pub(super) starts: Vec<Duration>,
     /// Time between operations.
     pub(super) think: Duration,
+}
+
+impl JobPlan {
+    /// What its ranks have set.
+    pub(super) fn settings(&self) -> Settings {
+        Settings { mode: Mode::Bfp32, group_key: self.group_key.clone() }
+    }
 }
 
 /// A collective operation.
@@ -45,8 +57,8 @@ pub(super) struct OpPlan {
 pub(super) enum Fault {
     /// A controller is killed; `silent`: with its host, so that no connection is closed. It is back after so long.
     KillController { controller: usize, silent: bool, back: Duration },
-    /// The leader is killed when it next makes a change durable, before or after that.
-    KillAtChange { after: bool, back: Duration },
+    /// The leader is killed when it next makes a change durable.
+    KillAtChange { kill: KillAtChange, back: Duration },
     /// The leader is killed at the n-th call of a driver from now, before or after the switch carries it out.
     KillAtCall { calls: u32, after: bool, back: Duration },
     /// A controller's process is stopped.
@@ -267,10 +279,13 @@ fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
         }
     };
     let start = Duration::from_millis(rng.random_range(0..3_000));
+    let linked = rng.random_bool(0.5);
+    let confidential = linked && rng.random_bool(0.4);
     let late = |rng: &mut Xoshiro256PlusPlus| start + Duration::from_millis(rng.random_range(0..400));
     JobPlan {
         hosts,
-        linked: rng.random_bool(0.5),
+        linked,
+        group_key: confidential.then(|| GroupKey::generate().expect("the system has random numbers")),
         ops: (0..rng.random_range(2..=8)).map(|_| op(rng)).collect(),
         slots: 1 << rng.random_range(3..=6),
         starts: (0..world).map(|_| late(rng)).collect(),
@@ -294,7 +309,14 @@ fn fault(
     let time = time(rng);
     match rng.random_range(0..14) {
         0 | 1 => Fault::KillController { controller, silent: rng.random_bool(0.5), back: time },
-        2 => Fault::KillAtChange { after: rng.random_bool(0.5), back: time },
+        2 => Fault::KillAtChange {
+            kill: match rng.random_range(0..6) {
+                0 => KillAtChange::Before,
+                1 => KillAtChange::After,
+                syncs => KillAtChange::PowerLost(syncs - 2),
+            },
+            back: time,
+        },
         3 | 4 => {
             Fault::KillAtCall { calls: rng.random_range(1..40), after: rng.random_bool(0.5), back: time }
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use netfold::simulated::{Events, Leaving, Rank, Start};
-use netfold::{AsyncHandle, Error, Mode, ReduceOp};
+use netfold::{AsyncHandle, Error, ReduceOp};
 use netfold_control::{Admission, SessionEvent, SessionRequest};
 use netfold_io::{Authenticated, PacketIo, RxBatch};
 use netfold_proto::session::{Joining, MemberSession, SessionAction, SessionEnd, SessionFailure};
@@ -555,7 +555,7 @@ impl RankProcess {
             io,
             admission,
             place: (self.rank, self.world()),
-            mode: Mode::Bfp32,
+            settings: self.plan.settings(),
             clock: Arc::clone(&self.clock),
             mesh: if self.plan.linked { Some(Box::new(mesh)) } else { None },
         };

@@ -127,7 +127,15 @@ impl World {
         let op = |floats| OpPlan { collective: Collective::AllReduce, elements: 3_000, floats };
         let starts = vec![self.now; hosts.len()];
         let (world, ops) = (hosts.len() as u16, vec![op(true), op(false)]);
-        self.plan.jobs.push(JobPlan { hosts, linked: false, ops, slots: 64, starts, think: Duration::ZERO });
+        self.plan.jobs.push(JobPlan {
+            hosts,
+            linked: false,
+            group_key: None,
+            ops,
+            slots: 64,
+            starts,
+            think: Duration::ZERO,
+        });
         self.meshes.push(std::sync::Arc::new(std::sync::Mutex::new(super::engine::MeshState::new(world))));
         let start = self.now;
         (0..world).for_each(|rank| self.add_rank(job, rank, start));

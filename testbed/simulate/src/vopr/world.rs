@@ -157,7 +157,7 @@ impl World {
             queue: BinaryHeap::new(),
             serial: 0,
             rng: Xoshiro256PlusPlus::seed_from_u64(!plan.seed),
-            database: Database::new(stored(plan.unlimited)),
+            database: Database::new(&stored(plan.unlimited)),
             controllers,
             devices,
             ranks: Vec::new(),
@@ -330,9 +330,9 @@ impl World {
             Fault::KillController { controller, silent, back } => {
                 self.kill_controller(controller, silent, back)
             }
-            Fault::KillAtChange { after, back } => {
+            Fault::KillAtChange { kill, back } => {
                 if let Some(leader) = self.leader() {
-                    self.controllers[leader].kill_at_change = Some((after, back));
+                    self.controllers[leader].kill_at_change = Some((kill, back));
                 }
             }
             Fault::KillAtCall { calls, after, back } => {
@@ -376,7 +376,9 @@ impl World {
 
     /// Until when a controller does not reach the database.
     pub(super) fn database_cut(&self, index: usize) -> Option<Duration> {
-        self.until(|fault| matches!(fault, Fault::CutDatabase { controller, .. } if *controller == index))
+        let cut = self
+            .until(|fault| matches!(fault, Fault::CutDatabase { controller, .. } if *controller == index));
+        cut.max(Some(self.database.off_until).filter(|until| *until > self.now))
     }
 
     /// Whether a controller reaches a switch.

@@ -90,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4",
             "netfold-switch",
             "netfold-controller",
+            "netfold-server",
             "netfold",
             "netfold-testkit",
             "netfold-train",

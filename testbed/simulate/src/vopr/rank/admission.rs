@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use netfold::{Error, Mode};
+use netfold::Error;
 use netfold_control::{Admission, Credentials, Join, Refusal, SessionEvent, SessionRequest};
 use netfold_io::{Authenticated, PacketIo, PortId, Transmit};
 use netfold_proto::PathValidation;
@@ -104,7 +104,7 @@ impl World {
             attempt.conn = Some(conn);
             let (plan, job, rank) = (&process.plan, process.job, process.rank);
             let (tenant, token) = TENANTS[0];
-            let mode = Mode::Bfp32;
+            let mode = plan.settings().mode;
             let join = Join {
                 credentials: Some(Credentials { tenant: tenant.into(), token: token.into() }),
                 movable: plan.linked,
@@ -198,7 +198,7 @@ impl World {
         let place = (process.rank, process.world());
         process.backoff = REJOIN_BACKOFF.0;
         let events = match &process.rank_handle {
-            Some(handle) => handle.rejoining.offer(io, admission, place, Mode::Bfp32),
+            Some(handle) => handle.rejoining.offer(io, admission, place, &process.plan.settings()),
             None => process.start_engine(io, admission),
         };
         self.note(|| format!("job {job} rank {rank}: admitted in epoch {epoch}"));
