@@ -267,6 +267,7 @@ impl Scene {
                 trees: 1 + input.byte() % 2,
                 movable: input.below(4) > 0,
                 authenticated: input.below(4) == 0,
+                datagram_max: [0, 1472, 9000, u32::MAX][input.below(4)],
             }),
         };
         if let (SessionRequest::Join(join), Some(endpoint)) = (&request, self.endpoints.get_mut(&id)) {
