@@ -1,10 +1,10 @@
 use super::*;
 use rand::SeedableRng;
 
-fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet {
-    let limits = Limits {
+fn limits(slots: u32, lane_words: u32, ports_max: u16, groups_max: u16) -> Limits {
+    Limits {
         slots,
-        lane_words: 64,
+        lane_words,
         ports_max,
         groups_max,
         entries: u32::MAX,
@@ -13,8 +13,12 @@ fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet
         bounded_loss: true,
         owners: true,
         lane_ops: netfold_wire::LaneOps::ALL,
-        authenticates: false,
-    };
+        authenticates: true,
+    }
+}
+
+fn fleet(slots: u32, ports_max: u16, groups_max: u16, epoch_floor: u32) -> Fleet {
+    let limits = Limits { authenticates: false, ..limits(slots, 64, ports_max, groups_max) };
     let switch = SwitchInfo::own(limits, Numerics::Word);
     Fleet::new(vec![switch], Box::new(OneSwitch), epoch_floor, StdRng::seed_from_u64(1))
 }
@@ -243,20 +247,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
 /// Queues of one switch with packets of several lengths.
 #[test]
 fn a_job_gets_the_longest_packets_that_all_paths_carry() {
-    let limits = Limits {
-        slots: 256,
-        lane_words: 352,
-        ports_max: 16,
-        groups_max: 16,
-        entries: u32::MAX,
-        udp_port: 1,
-        sees_source: false,
-        bounded_loss: true,
-        owners: true,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        authenticates: true,
-    };
-    let of = |lane_words| SwitchInfo::own(Limits { lane_words, ..limits }, Numerics::Word);
+    let of = |lane_words| SwitchInfo::own(limits(256, lane_words, 16, 16), Numerics::Word);
     let (short, long) = (0, 1);
     let mut fleet = Fleet::new(vec![of(352), of(2048)], Box::new(OneSwitch), 1, StdRng::seed_from_u64(1));
     let mut members = (0..).map(|port| peers(port..port + 1));
