@@ -99,7 +99,7 @@ pub(crate) struct SwitchCommand {
     io: Vec<IoSpec>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames); 1408 by default. With several, as in 1408,8192,
     /// each has packet threads of its own, and a job gets the longest that the paths of all its workers carry.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = payload)]
     payload: Vec<u32>,
     /// How lanes are added: word (jobs of mode i32, bfp32, bfp16), saturating, wide, half or float (jobs of that mode).
     /// Word by default.
@@ -259,11 +259,6 @@ impl SwitchCommand {
     fn check_payloads(&self) -> Result<(), CliError> {
         let usage = |message: String| Err(CliError::Usage(message));
         let all = self.payload.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        if let Some(unknown) = self.payload.iter().find(|payload| !PAYLOADS.contains(payload)) {
-            return usage(format!(
-                "there is no pipeline for --payload {unknown}: choose several of {PAYLOADS:?}"
-            ));
-        }
         if (1..self.payload.len()).any(|index| self.payload[..index].contains(&self.payload[index])) {
             return usage(format!(
                 "--payload {all} names one twice: give each once, and --threads for more threads"
@@ -488,6 +483,12 @@ impl SwitchCommand {
         }
         Ok(())
     }
+}
+
+/// A payload that a switch can have.
+pub(crate) fn payload(text: &str) -> Result<u32, String> {
+    let known = text.parse().ok().filter(|bytes| PAYLOADS.contains(bytes));
+    known.ok_or_else(|| format!("there is no pipeline for this payload: choose from {PAYLOADS:?}"))
 }
 
 /// A queue as events have it.

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::perf::{dtype, rate, reduction};
 use super::{Tagged, check_sizes, try_drawing};
+use crate::command::switch::payload;
 use crate::error::CliError;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, human};
@@ -58,7 +59,7 @@ pub(crate) struct Star {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65535))]
     mtu: u32,
     /// Payloads of Netfold's switch in bytes, as of `netfold switch`.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1408")]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1408", value_parser = payload)]
     payload: Vec<u32>,
     /// Tensor size of a rank.
     #[arg(long, default_value = "16M")]
