@@ -324,6 +324,12 @@ mod loom_tests {
         Arc::new(AtomicUsize::new(0))
     }
 
+    /// A caller on a thread of its own.
+    fn submit(mailbox: &Arc<Mailbox<Item>>, rejected: &Arc<AtomicUsize>) -> thread::JoinHandle<()> {
+        let (mailbox, item) = (Arc::clone(mailbox), Item(Arc::clone(rejected)));
+        thread::spawn(move || mailbox.submit(item))
+    }
+
     /// Explores the orders in which threads are interrupted three times at most: all of them take minutes.
     fn check(model: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
@@ -350,11 +356,7 @@ mod loom_tests {
     fn every_submission_reaches_the_engine() {
         check(|| {
             let (mailbox, rejected) = (mailbox(), counter());
-            let submit = || {
-                let (mailbox, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
-                thread::spawn(move || mailbox.submit(item))
-            };
-            let threads = [submit(), submit()];
+            let threads = [submit(&mailbox, &rejected), submit(&mailbox, &rejected)];
             assert_eq!(collect(&mailbox, 2).len(), 2);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
@@ -364,11 +366,7 @@ mod loom_tests {
     fn a_submission_is_rejected_once_when_the_job_ends() {
         check(|| {
             let (mailbox, rejected) = (mailbox(), counter());
-            let submit = || {
-                let (mailbox, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
-                thread::spawn(move || mailbox.submit(item))
-            };
-            let threads = [submit(), submit()];
+            let threads = [submit(&mailbox, &rejected), submit(&mailbox, &rejected)];
             mailbox.end(Error::Closed);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(rejected.load(Ordering::Relaxed), 2);
@@ -381,8 +379,7 @@ mod loom_tests {
             let (mailbox, rejected) = (mailbox(), counter());
             // What only the engine or the caller that has claimed it may touch: loom reports accesses that nothing orders.
             let state = loom::sync::Arc::new(UnsafeCell::new(0));
-            let (other, item) = (Arc::clone(&mailbox), Item(Arc::clone(&rejected)));
-            let submitter = thread::spawn(move || other.submit(item));
+            let submitter = submit(&mailbox, &rejected);
             let (other, claimed) = (Arc::clone(&mailbox), loom::sync::Arc::clone(&state));
             let caller = thread::spawn(move || {
                 if other.claim() {
