@@ -439,11 +439,14 @@ impl SwitchCommand {
             return output.line(format_args!("Stop it with Ctrl-C.\n"));
         }
         output.line(format_args!(
-            "  state     {}: {}{} slots x 2 sets x ({} bytes of lanes + {} of bookkeeping)",
+            "  state     {}: {}{} slots x 2 sets x ({} of lanes + {} of bookkeeping)",
             human(state_bytes),
-            threads_of(&queues, info.lane_words * 4),
+            if queues.len() > 1 { format!("{} threads x ", queues.len()) } else { String::new() },
             grouped(u64::from(slot_sets / 2)),
-            lane_bytes / u64::from(slot_sets.max(1)),
+            match has_several_payloads(&queues) {
+                true => "a payload".into(),
+                false => format!("{} bytes", lane_bytes / u64::from(slot_sets.max(1))),
+            },
             bookkeeping_bytes / u64::from(slot_sets.max(1)),
         ))?;
         output.line(format_args!(
@@ -496,19 +499,13 @@ fn described(QueueAddress { data, payload, core }: QueueAddress) -> Queue {
     Queue { address: data.to_string(), payload_bytes: payload, core }
 }
 
-/// How many threads have a payload, if there are several threads.
-fn threads_of(queues: &[Queue], payload: u32) -> String {
-    let count = queues.iter().filter(|queue| queue.payload_bytes == payload).count();
-    if queues.len() == 1 {
-        return String::new();
-    }
-    let mixed = if count < queues.len() { format!(" of payload {payload}") } else { String::new() };
-    format!("{count} threads{mixed} x ")
+fn has_several_payloads(queues: &[Queue]) -> bool {
+    queues.iter().any(|queue| queue.payload_bytes != queues[0].payload_bytes)
 }
 
 /// Prints the queues' addresses and cores, unless there is one that is not pinned.
 fn show_queues(output: &Output, queues: &[Queue]) -> Result<(), CliError> {
-    let mixed = queues.iter().any(|queue| queue.payload_bytes != queues[0].payload_bytes);
+    let mixed = has_several_payloads(queues);
     for (index, Queue { address, payload_bytes, core }) in queues.iter().enumerate() {
         let on = core.map(|core| format!(", on core {core}")).unwrap_or_default();
         let on = if mixed { format!("{on}, payload {payload_bytes}") } else { on };
