@@ -122,14 +122,25 @@ fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
     wait_for("switch describe s1", &|switch| switch["up"] == true);
     let token = |tenant: &str| text(&one(&format!("tenant add {tenant} --slots 16")), "token").to_owned();
     let tokens = [("red", token("red")), ("blue", token("blue"))];
-    let bench = |tenant: usize, job: &str| {
+    let job = |tenant: usize, job: &str| {
         let (tenant, token) = &tokens[tenant];
+        format!(
+            "--controller 127.0.0.1:20041 --tenant {tenant} --token {token} --job {job} --bytes 16KiB --slots 16"
+        )
+    };
+    let bench = |tenant: usize, name: &str| {
         within(&format!(
-            "bench all-reduce --controller 127.0.0.1:20041 --tenant {tenant} --token {token} --job {job} --workers 2 \
-             --bind 10.79.0.1,10.79.0.2 --bytes 16KiB --slots 16 --warmup 0 --iterations {iterations}"
+            "bench all-reduce {} --workers 2 --bind 10.79.0.1,10.79.0.2 --warmup 0 --iterations {iterations}",
+            job(tenant, name)
         ))
     };
-    let mut jobs = [bench(0, "one"), bench(1, "two")];
+    // These go on until they are interrupted, however long the commands below take.
+    let member = |tenant: usize, name: &str, rank: u16| {
+        let place = format!("--rank {rank} --world 2 --bind 10.79.0.{}", rank + 1);
+        within(&format!("worker {} {place} --iterations 1000000000", job(tenant, name)))
+    };
+    let mut members = [(0, "one", 0), (0, "one", 1), (1, "two", 0), (1, "two", 1)]
+        .map(|(tenant, name, rank)| member(tenant, name, rank));
     let mut firsts = Vec::new();
     for job in ["red/one", "blue/two"] {
         let described = wait_for(&format!("job describe {job}"), &|job| job["state"] == "running");
@@ -148,7 +159,17 @@ fn two_tenants_share_it(network: &Network, topology: &str, iterations: u32) {
     for job in ["red/one", "blue/two"] {
         assert_eq!(one(&format!("job describe {job}"))["state"], "running");
     }
-    for job in &mut jobs {
+    for member in &mut members {
+        let row = member.event("all_reduce");
+        assert_eq!(number(&row, "wrong"), 0.0, "{row}");
+        member.signal("INT");
+    }
+    for mut member in members {
+        member.wait();
+    }
+    wait_for("switch describe s1", &|switch| switch["slots_used"] == 0);
+    // Their slots serve others, at once and to the end.
+    for mut job in [bench(0, "four"), bench(1, "five")] {
         let row = job.event("all_reduce");
         assert_eq!(number(&row, "wrong"), 0.0, "{row}");
         assert_eq!(job.wait().code(), Some(0), "{row}");
