@@ -13,6 +13,9 @@ const LANE_WORDS: [u32; 3] = [64, 352, 2048];
 /// Lanes per packet of the pipelines with numerics other than words: a payload of 1408 bytes.
 const LANE_WORDS_CONVERTED: u32 = 352;
 
+/// Lanes per packet of pipelines that tests alone use: a multiple of no vector's width, also in lanes of 16 bits.
+const LANE_WORDS_TESTED: u32 = 19;
+
 /// Queue depth in packets at which frames are marked.
 const ECN_DEPTH: u32 = 16;
 
@@ -37,6 +40,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             profile.lane_words * 4,
             program.fingerprint(),
         )?;
+    }
+    for numerics in Numerics::ALL {
+        let program = allreduce::program(&Profile::software_with(LANE_WORDS_TESTED, *numerics))?;
+        fs::write(out.join(format!("tested_{}.rs", numerics.name())), rust::generate(&program)?)?;
     }
     let payloads = LANE_WORDS.map(|words| words * 4);
     let text = format!(

@@ -1,7 +1,7 @@
 //! Generates Rust source from a program: the pipelines of the software switch.
 //!
 //! The text is one module body. It refers to the runtime (tables, verdicts, the `Pipeline` trait) as `rt::...`; the
-//! crate that includes it brings a module of that name into scope. Lanes stay arrays, so that loops over them vectorise;
+//! crate that includes it brings a module of that name into scope. Consecutive statements over lanes are one loop over arrays, which vectorises;
 //! the whole burst is compiled for AVX-512, for AVX2 and for the base instruction set, from the same source, so
 //! all produce the same bits. Per packet the code neither allocates nor locks.
 //!
@@ -11,7 +11,9 @@
 mod expr;
 mod lanes;
 mod layout;
+mod lookups;
 mod parts;
+mod runs;
 
 use crate::check::{CheckError, check};
 use crate::growth::Growth;
@@ -19,6 +21,7 @@ use crate::ir::*;
 use crate::rewriting::Rewriting;
 use crate::writer::{Writer, joined};
 use layout::{Layout, TableLayout};
+use runs::Runs;
 
 /// Error of a program that cannot be generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +52,8 @@ pub enum RustError {
 pub fn generate(program: &Program) -> Result<String, RustError> {
     check(program)?;
     let layout = Layout::new(program)?;
-    let mut generator = Generator { p: program, layout, w: Writer::default() };
+    let runs = Runs::new(program);
+    let mut generator = Generator { p: program, layout, runs, next_run: 0, w: Writer::default() };
     generator.module();
     Ok(generator.w.finish())
 }
@@ -61,6 +65,9 @@ const BUILDS: [(&str, &str); 2] =
 struct Generator<'a> {
     p: &'a Program,
     layout: Layout,
+    runs: Runs,
+    /// Index of the run that is generated next.
+    next_run: usize,
     w: Writer,
 }
 

@@ -13,6 +13,36 @@ pub(super) struct Env<'a> {
     pub(super) params: &'a [Field],
     /// Header fields are in variables, because the packet is borrowed; elsewhere they are read from the packet.
     pub(super) fields_in_variables: bool,
+    /// Values of up to 32 bits are computed as words of 32 bits, because loops whose numbers have one width vectorise best.
+    pub(super) words: bool,
+    /// Lane variables that are numbers of this lane, by index; the others are read from memory.
+    pub(super) numbers: &'a [bool],
+}
+
+impl Env<'_> {
+    /// The type in which values of `bits` are computed.
+    pub(super) fn native(self, bits: u32) -> &'static str {
+        if self.words && matches!(bits, 1..=32) { "u32" } else { native(bits) }
+    }
+
+    /// `text`, whose value may exceed `bits`, without the bits above.
+    fn masked(self, text: String, bits: u32) -> String {
+        if self.words && bits < 32 {
+            format!("({text} & {:#x})", (1u64 << bits) - 1)
+        } else {
+            masked(text, bits)
+        }
+    }
+
+    /// `text`, whose type is the smallest that holds `bits`, in the type in which such values are computed.
+    pub(super) fn widened(self, text: String, bits: u32) -> String {
+        if self.native(bits) == native(bits) { text } else { format!("({text} as {})", self.native(bits)) }
+    }
+
+    /// `text`, in the type in which such values are computed, in the smallest type that holds `bits`.
+    pub(super) fn narrowed(self, text: String, bits: u32) -> String {
+        if self.native(bits) == native(bits) { text } else { format!("({text} as {})", native(bits)) }
+    }
 }
 
 /// Bit mask of a width as a literal, or nothing when the native type is exactly that wide.
@@ -54,30 +84,36 @@ impl Generator<'_> {
 
     pub(super) fn expr(&self, expr: &Expr, env: Env<'_>) -> String {
         match expr {
-            Expr::Const(value, bits) => format!("{value:#x}_{}", native(*bits)),
-            Expr::Field(header, field) if env.fields_in_variables => self.field_var(*header, *field),
-            Expr::Field(header, field) => self.load(*header, *field),
-            Expr::Meta(meta) => self.meta_var(*meta),
+            Expr::Const(value, bits) => format!("{value:#x}_{}", env.native(*bits)),
+            Expr::Field(header, field) => {
+                let load = || self.load(*header, *field);
+                let text = if env.fields_in_variables { self.field_var(*header, *field) } else { load() };
+                env.widened(text, self.bits(expr, env))
+            }
+            Expr::Meta(meta) => env.widened(self.meta_var(*meta), self.bits(expr, env)),
             Expr::Param(param) => env.params[usize::from(*param)].name.clone(),
-            Expr::Intrinsic(intrinsic) => match intrinsic {
-                Intrinsic::IngressPort => "port".into(),
-                Intrinsic::PacketLength => "(length as u32)".into(),
-                Intrinsic::ChecksumError => "checksum_error".into(),
-                Intrinsic::CongestionMark => "congestion_mark".into(),
-                Intrinsic::Instance => "instance".into(),
-                Intrinsic::QueueDepth => "queue_depth".into(),
-            },
+            Expr::Intrinsic(intrinsic) => {
+                let name = match intrinsic {
+                    Intrinsic::IngressPort => "port",
+                    Intrinsic::PacketLength => "(length as u32)",
+                    Intrinsic::ChecksumError => "checksum_error",
+                    Intrinsic::CongestionMark => "congestion_mark",
+                    Intrinsic::Instance => "instance",
+                    Intrinsic::QueueDepth => "queue_depth",
+                };
+                env.widened(name.into(), self.bits(expr, env))
+            }
             Expr::Valid(part) => format!("has_{}", self.part_name(*part)),
             Expr::Complement(inner) => {
                 let bits = self.bits(inner, env);
-                masked(format!("!{}", self.expr(inner, env)), bits)
+                env.masked(format!("!{}", self.expr(inner, env)), bits)
             }
             Expr::Not(inner) => format!("!{}", self.expr(inner, env)),
             Expr::Binary(op, left, right) => self.binary(*op, left, right, env),
             Expr::Cast(bits, inner) => self.cast(*bits, inner, env),
             Expr::Concat(high, low) => {
                 let (high_bits, low_bits) = (self.bits(high, env), self.bits(low, env));
-                let ty = native(high_bits + low_bits);
+                let ty = env.native(high_bits + low_bits);
                 format!(
                     "(({} as {ty}) << {low_bits} | {} as {ty})",
                     self.expr(high, env),
@@ -87,7 +123,13 @@ impl Generator<'_> {
             Expr::Cell(cell) => format!("old{cell}"),
             Expr::NewCell(cell) => format!("new{cell}"),
             Expr::Lane => "lane".into(),
-            Expr::LaneVar(var) => format!("v_{}[i]", self.p.lane_var(*var).name),
+            Expr::LaneVar(var) => {
+                let Meta { name, bits } = self.p.lane_var(*var);
+                if env.numbers.get(usize::from(var.0)) == Some(&true) {
+                    return format!("n_{name}");
+                }
+                env.widened(format!("v_{name}[i]"), *bits)
+            }
             Expr::Lookup(lookup, key) => {
                 format!("lookup_{}({})", self.p.lookup(*lookup).name, self.expr(key, env))
             }
@@ -103,34 +145,36 @@ impl Generator<'_> {
     fn cast(&self, bits: u32, inner: &Expr, env: Env<'_>) -> String {
         let from = self.bits(inner, env);
         let text = self.expr(inner, env);
-        let text = if native(from) == native(bits) { text } else { format!("({text} as {})", native(bits)) };
-        if bits < from { masked(text, bits) } else { text }
+        let (source, target) = (env.native(from), env.native(bits));
+        let text = if source == target { text } else { format!("({text} as {target})") };
+        if bits < from { env.masked(text, bits) } else { text }
     }
 
     fn binary(&self, op: BinOp, left: &Expr, right: &Expr, env: Env<'_>) -> String {
         let bits = self.bits(left, env);
         let (l, r) = (self.expr(left, env), self.expr(right, env));
+        let signed = |text: &str| format!("{}.cast_signed()", env.narrowed(text.into(), bits));
+        let unsigned = |text: String| env.widened(format!("{text}.cast_unsigned()"), bits);
         match op {
-            BinOp::Add => masked(format!("{l}.wrapping_add({r})"), bits),
-            BinOp::Sub => masked(format!("{l}.wrapping_sub({r})"), bits),
+            BinOp::Add => env.masked(format!("{l}.wrapping_add({r})"), bits),
+            BinOp::Sub => env.masked(format!("{l}.wrapping_sub({r})"), bits),
             BinOp::And => format!("({l} & {r})"),
             BinOp::Or => format!("({l} | {r})"),
             BinOp::Xor => format!("({l} ^ {r})"),
+            // One instruction on vectors, which shift by other numbers of bits in each lane.
+            BinOp::Shl if env.words => env.masked(format!("{l}.unbounded_shl({r})"), bits),
+            BinOp::Shr if env.words => format!("{l}.unbounded_shr({r})"),
             BinOp::Shl => masked(format!("(if u32::from({r}) < {bits} {{ {l} << {r} }} else {{ 0 }})"), bits),
             BinOp::Shr => format!("(if u32::from({r}) < {bits} {{ {l} >> {r} }} else {{ 0 }})"),
-            BinOp::SignedShr => {
-                format!("({l}.cast_signed() >> u32::from({r}).min({})).cast_unsigned()", bits - 1)
-            }
-            BinOp::SaturatingAdd => {
-                format!("{l}.cast_signed().saturating_add({r}.cast_signed()).cast_unsigned()")
-            }
+            BinOp::SignedShr => unsigned(format!("({} >> u32::from({r}).min({}))", signed(&l), bits - 1)),
+            BinOp::SaturatingAdd => unsigned(format!("{}.saturating_add({})", signed(&l), signed(&r))),
             BinOp::Eq => format!("({l} == {r})"),
             BinOp::Ne => format!("({l} != {r})"),
             BinOp::Gt => format!("({l} > {r})"),
-            BinOp::SignedGt => format!("({l}.cast_signed() > {r}.cast_signed())"),
+            BinOp::SignedGt => format!("({} > {})", signed(&l), signed(&r)),
             BinOp::Max => format!("{l}.max({r})"),
-            BinOp::SignedMin => format!("{l}.cast_signed().min({r}.cast_signed()).cast_unsigned()"),
-            BinOp::SignedMax => format!("{l}.cast_signed().max({r}.cast_signed()).cast_unsigned()"),
+            BinOp::SignedMin => unsigned(format!("{}.min({})", signed(&l), signed(&r))),
+            BinOp::SignedMax => unsigned(format!("{}.max({})", signed(&l), signed(&r))),
             BinOp::Both => format!("({l} && {r})"),
             BinOp::Either => format!("({l} || {r})"),
         }

@@ -1,12 +1,13 @@
-//! Loops over lanes: register actions, assignments, conditions over all lanes, constant tables.
+//! Loops over lanes: register actions, assignments, conditions over all lanes.
 
 use std::collections::BTreeSet;
 
 use super::expr::Env;
+use super::runs::{Without, expressions, lane_action, reads_packet, without};
 use super::{Generator, native};
 use crate::ir::*;
 
-/// Inputs of a loop over lanes from the packet.
+/// Inputs and outputs of a loop over lanes in the packet.
 #[derive(Clone, Copy)]
 struct Need {
     reads: bool,
@@ -14,23 +15,8 @@ struct Need {
 }
 
 impl Generator<'_> {
-    /// One function for each constant table.
-    pub(super) fn lookups(&mut self) {
-        for lookup in &self.p.lookups {
-            let (key, value) = (native(lookup.key_bits), native(lookup.value_bits));
-            self.w.line("#[inline(always)]");
-            self.w.open(format!("fn lookup_{}(key: {key}) -> {value} {{", lookup.name));
-            for (entry, mask, result) in &lookup.entries {
-                self.w.line(format!("if key & {mask:#x} == {entry:#x} {{ return {result:#x}; }}"));
-            }
-            self.w.line(format!("{:#x}", lookup.default));
-            self.w.close("}");
-            self.w.line("");
-        }
-    }
-
     /// Brings the packet's lanes into scope as an array `lanes` and opens the loop; `i` is the lane.
-    fn open_loop(&mut self, need: Need, give_up: &str) {
+    fn open_loop(&mut self, need: Need, words: Env<'_>, give_up: &str) {
         if need.reads || need.writes {
             let part = self.part_name(Part::Lanes).to_uppercase();
             let bytes = self.p.lane_bits() / 8;
@@ -43,80 +29,136 @@ impl Generator<'_> {
         }
         self.w.open("for i in 0..LANES {");
         if need.reads {
-            self.w.line(format!("let lane = {}::from_be_bytes(lanes[i]);", native(self.p.lane_bits())));
+            let bits = self.p.lane_bits();
+            let lane = words.widened(format!("{}::from_be_bytes(lanes[i])", native(bits)), bits);
+            self.w.line(format!("let lane = {lane};"));
         }
     }
 
-    /// A loop over the slot's lanes and, where the action needs them, the packet's.
-    pub(super) fn exec_lanes(
+    /// A loop that executes statements of one run; `has_lanes` where only packets with lanes get to it.
+    pub(super) fn run(&mut self, stmts: &[Stmt], has_lanes: bool, give_up: &str) {
+        let run = self.next_run;
+        self.next_run += 1;
+        let program = self.p;
+        let is = |wanted| stmts.iter().any(|stmt| without(program, stmt) == Some(wanted));
+        if is(Without::Skips) && !has_lanes {
+            self.w.open(format!("if has_{} {{", self.part_name(Part::Lanes)));
+        } else {
+            self.w.open("{");
+        }
+        self.run_fields(stmts);
+        for (number, stmt) in stmts.iter().enumerate() {
+            if let (Some((register, _)), Stmt::Exec { index, .. }) = (lane_action(program, stmt), stmt) {
+                let index = self.expr(index, Env::default());
+                self.w.line(format!(
+                    "let Some({}) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};",
+                    slot(number),
+                    register.name
+                ));
+            }
+        }
+        if is(Without::Drops) {
+            self.w.line(format!("if !has_{} {{ {give_up}; }}", self.part_name(Part::Lanes)));
+        }
+        self.open_loop(needs(program, stmts), Env { words: true, ..Env::default() }, give_up);
+        let mut numbers = vec![false; program.lane_vars.len()];
+        for (number, stmt) in stmts.iter().enumerate() {
+            let assigned = match stmt {
+                Stmt::AssignLane(place, value) => {
+                    let env = lane_env(&numbers);
+                    let text = format!("({})", self.expr(value, env));
+                    self.lane_output(*place, text, env)
+                }
+                Stmt::Exec { output, .. } => match lane_action(program, stmt) {
+                    Some((register, action)) => {
+                        self.update(register, action, &slot(number), *output, &numbers)
+                    }
+                    None => None,
+                },
+                _ => None,
+            };
+            if let Some(var) = assigned {
+                self.keep(run, var);
+                numbers[usize::from(var.0)] = true;
+            }
+        }
+        self.w.close("}");
+        self.w.close("}");
+    }
+
+    /// Header fields that a run mentions, read before it borrows anything.
+    fn run_fields(&mut self, stmts: &[Stmt]) {
+        let mut fields = BTreeSet::new();
+        for stmt in stmts {
+            match stmt {
+                Stmt::AssignLane(_, value) => value.fields(&mut fields),
+                _ => {
+                    let action = lane_action(self.p, stmt);
+                    let all = action.iter().flat_map(|(_, action)| expressions(action));
+                    all.for_each(|expr| expr.fields(&mut fields));
+                }
+            }
+        }
+        self.fields_as_variables(fields);
+    }
+
+    /// The action on one lane of a slot. Returns the variable that it assigned.
+    fn update(
         &mut self,
         register: &Register,
         action: &RegAction,
-        index: &str,
+        slot: &str,
         output: Output,
-        give_up: &str,
-    ) {
+        numbers: &[bool],
+    ) -> Option<LaneVarId> {
         let cells = register.cells();
-        let env = Env { cells: &cells, fields_in_variables: true, ..Env::default() };
-        let ty = native(cells[0].bits);
-        self.field_variables(action);
+        let env = Env { cells: &cells, ..lane_env(numbers) };
+        let bits = cells[0].bits;
+        let ty = env.native(bits);
         let updates = action.updates.first().map(|(_, cases)| cases.as_slice());
-        let mentions = |cases: &[Case]| {
-            let mut all = cases.iter().flat_map(|case| case.when.iter().chain([&case.value]));
-            all.any(|expr| expr.mentions(&Expr::Lane))
-        };
-        let reads = updates.is_some_and(mentions)
-            || action.conditions.iter().any(|condition| condition.mentions(&Expr::Lane))
-            || (output != Output::None && mentions(&action.output));
-        let need = Need { reads, writes: output == Output::Lanes };
-        self.w.line(format!(
-            "let Some(slot) = state.{}.get_mut({index} as usize) else {{ {give_up}; }};",
-            register.name
-        ));
-        if need.reads || need.writes {
-            self.w.line(format!("if !has_{} {{ {give_up}; }}", self.part_name(Part::Lanes)));
-        }
-        self.open_loop(need, give_up);
-        self.w.line("let old0 = slot[i];");
+        self.w.line(format!("let old0 = {};", env.widened(format!("{slot}[i]"), bits)));
         for (i, condition) in action.conditions.iter().enumerate() {
             self.w.line(format!("let cond{i} = {};", self.expr(condition, env)));
         }
         let value = updates.map_or_else(|| "old0".into(), |cases| self.cases(cases, "old0", env));
         self.w.line(format!("let new0: {ty} = {value};"));
         if updates.is_some() {
-            self.w.line("slot[i] = new0;");
+            self.w.line(format!("{slot}[i] = {};", env.narrowed("new0".into(), bits)));
         }
-        if output != Output::None {
-            let value = self.cases(&action.output, "0", env);
-            self.w.line(format!("let out: {ty} = {value};"));
+        if output == Output::None {
+            return None;
         }
+        let value = self.cases(&action.output, "0", env);
+        self.w.line(format!("let out: {ty} = {value};"));
         match output {
-            Output::Lanes => self.w.line("lanes[i] = out.to_be_bytes();"),
-            Output::LaneVar(var) => self.w.line(format!("v_{}[i] = out;", self.p.lane_var(var).name)),
-            Output::None | Output::Place(_) => {}
+            Output::Lanes => self.lane_output(LaneLValue::Lane, "out".into(), env),
+            Output::LaneVar(var) => self.lane_output(LaneLValue::Var(var), "out".into(), env),
+            Output::None | Output::Place(_) => None,
         }
-        self.w.close("}");
     }
 
-    pub(super) fn assign_lane(&mut self, place: LaneLValue, value: &Expr, give_up: &str) {
-        let env = Env { fields_in_variables: true, ..Env::default() };
-        let mut fields = BTreeSet::new();
-        value.fields(&mut fields);
-        let need = Need { reads: value.mentions(&Expr::Lane), writes: place == LaneLValue::Lane };
-        if need.reads || need.writes {
-            self.w.open(format!("if has_{} {{", self.part_name(Part::Lanes)));
-        } else {
-            self.w.open("{");
-        }
-        self.fields_as_variables(fields);
-        self.open_loop(need, give_up);
-        let text = self.expr(value, env);
+    /// Writes a value to the packet's lane, or makes it the number of a variable, which is returned.
+    fn lane_output(&mut self, place: LaneLValue, text: String, env: Env<'_>) -> Option<LaneVarId> {
         match place {
-            LaneLValue::Lane => self.w.line(format!("lanes[i] = ({text}).to_be_bytes();")),
-            LaneLValue::Var(var) => self.w.line(format!("v_{}[i] = {text};", self.p.lane_var(var).name)),
+            LaneLValue::Lane => {
+                let text = env.narrowed(text, self.p.lane_bits());
+                self.w.line(format!("lanes[i] = {text}.to_be_bytes();"));
+                None
+            }
+            LaneLValue::Var(var) => {
+                self.w.line(format!("let n_{} = {text};", self.p.lane_var(var).name));
+                Some(var)
+            }
         }
-        self.w.close("}");
-        self.w.close("}");
+    }
+
+    /// Keeps a variable for all lanes if a later run reads it.
+    fn keep(&mut self, run: usize, var: LaneVarId) {
+        if self.runs.is_read_after(run, var) {
+            let Meta { name, bits } = self.p.lane_var(var);
+            let number = lane_env(&[]).narrowed(format!("n_{name}"), *bits);
+            self.w.line(format!("v_{name}[i] = {number};"));
+        }
     }
 
     /// Whether the packet has lanes and the condition holds in one of them. Every lane is examined, so that the loop
@@ -130,4 +172,34 @@ impl Generator<'_> {
              .fold(false, |any, (i, bytes)| {{ let lane = {ty}::from_be_bytes(*bytes); any | {cond} }})))"
         )
     }
+}
+
+/// Names of values in a loop over lanes.
+fn lane_env(numbers: &[bool]) -> Env<'_> {
+    Env { fields_in_variables: true, words: true, numbers, ..Env::default() }
+}
+
+/// The variable that holds the slot's lanes for a statement of a run.
+fn slot(number: usize) -> String {
+    if number == 0 { "slot".into() } else { format!("slot{number}") }
+}
+
+/// What a run needs of the packet's lanes.
+fn needs(program: &Program, stmts: &[Stmt]) -> Need {
+    let mut need = Need { reads: false, writes: false };
+    for stmt in stmts {
+        match stmt {
+            Stmt::AssignLane(place, value) => {
+                need.reads |= value.mentions(&Expr::Lane);
+                need.writes |= *place == LaneLValue::Lane;
+            }
+            Stmt::Exec { output, .. } => {
+                let action = lane_action(program, stmt);
+                need.reads |= action.is_some_and(|(_, action)| reads_packet(action, *output));
+                need.writes |= *output == Output::Lanes;
+            }
+            _ => {}
+        }
+    }
+    need
 }

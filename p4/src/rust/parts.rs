@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::expr::Env;
 use super::layout::{TableLayout, checksum_field};
+use super::runs::{Block, expressions, implies_lanes, parts};
 use super::{Generator, camel, native};
 use crate::ir::*;
 use crate::writer::joined;
@@ -26,7 +27,7 @@ impl Generator<'_> {
         self.prologue();
         self.w.line("let mut send = rt::Send::Drop;");
         let block = self.p.ingress.clone();
-        self.block(&block, "return rt::Verdict::DROP");
+        self.block(&block, false, "return rt::Verdict::DROP");
         self.w.line("if send == rt::Send::Drop { return rt::Verdict::DROP; }");
         self.finish_checksum();
         self.sent(self.layout.grows);
@@ -46,7 +47,7 @@ impl Generator<'_> {
         self.w.line("let length = data.len();");
         self.prologue();
         let block = self.p.egress.clone();
-        self.block(&block, "return 0");
+        self.block(&block, false, "return 0");
         self.finish_checksum();
         self.sent(false);
         self.w.line("sent");
@@ -72,7 +73,8 @@ impl Generator<'_> {
         for meta in &self.p.metadata {
             self.w.line(format!("let mut m_{}: {} = 0;", meta.name, native(meta.bits)));
         }
-        for var in &self.p.lane_vars {
+        for var in self.runs.kept() {
+            let var = self.p.lane_var(LaneVarId(var));
             self.w.line(format!("let mut v_{}: [{}; LANES] = [0; LANES];", var.name, native(var.bits)));
         }
         for (part, _) in self.layout.offsets() {
@@ -152,49 +154,57 @@ impl Generator<'_> {
         self.w.close("}");
     }
 
-    fn block(&mut self, block: &[Stmt], give_up: &str) {
-        let none = Env::default();
-        for stmt in block {
-            match stmt {
-                Stmt::Assign(place, value) => {
-                    let text = self.assign(*place, &self.expr(value, none));
-                    self.w.line(text);
-                }
-                Stmt::AssignLane(place, value) => self.assign_lane(*place, value, give_up),
-                Stmt::If(cond, then, otherwise) => {
-                    self.w.open(format!("if {} {{", self.expr(cond, none)));
-                    self.block(then, give_up);
-                    if !otherwise.is_empty() {
-                        self.w.turn("} else {");
-                        self.block(otherwise, give_up);
-                    }
-                    self.w.close("}");
-                }
-                Stmt::Apply(table) => self.apply(*table),
-                Stmt::Exec { register, action, index, output } => {
-                    self.exec(*register, *action, index, *output, give_up);
-                }
-                Stmt::Count(counter, index) => {
-                    let name = &self.p.counters[usize::from(counter.0)].name;
-                    let index = self.expr(index, none);
-                    self.w.line(format!(
-                        "if let Some(count) = state.{name}.get_mut({index} as usize) {{ *count += 1; }}"
-                    ));
-                }
-                Stmt::Remove(part) => {
-                    let name = self.part_name(*part);
-                    self.w.line(format!("cut_{name} |= has_{name}; has_{name} = false;"));
-                }
-                Stmt::AddLanes => self.add_lanes(give_up),
-                Stmt::Unicast(port) => {
-                    self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none)))
-                }
-                Stmt::Multicast(group) => {
-                    self.w.line(format!("send = rt::Send::Multicast({});", self.expr(group, none)));
-                }
-                Stmt::Drop => self.w.line("send = rt::Send::Drop;"),
-                Stmt::Priority(_) => {}
+    /// A block; `has_lanes` where only packets with lanes get to it.
+    fn block(&mut self, block: &[Stmt], has_lanes: bool, give_up: &str) {
+        for part in parts(self.p, block, has_lanes) {
+            match part {
+                Block::Run { stmts, has_lanes } => self.run(stmts, has_lanes, give_up),
+                Block::Other { stmt, has_lanes } => self.statement(stmt, has_lanes, give_up),
             }
+        }
+    }
+
+    fn statement(&mut self, stmt: &Stmt, has_lanes: bool, give_up: &str) {
+        let none = Env::default();
+        match stmt {
+            Stmt::Assign(place, value) => {
+                let text = self.assign(*place, &self.expr(value, none));
+                self.w.line(text);
+            }
+            Stmt::AssignLane(..) => {}
+            Stmt::If(cond, then, otherwise) => {
+                self.w.open(format!("if {} {{", self.expr(cond, none)));
+                self.block(then, has_lanes || implies_lanes(cond), give_up);
+                if !otherwise.is_empty() {
+                    self.w.turn("} else {");
+                    self.block(otherwise, has_lanes, give_up);
+                }
+                self.w.close("}");
+            }
+            Stmt::Apply(table) => self.apply(*table),
+            Stmt::Exec { register, action, index, output } => {
+                self.exec(*register, *action, index, *output, give_up);
+            }
+            Stmt::Count(counter, index) => {
+                let name = &self.p.counters[usize::from(counter.0)].name;
+                let index = self.expr(index, none);
+                self.w.line(format!(
+                    "if let Some(count) = state.{name}.get_mut({index} as usize) {{ *count += 1; }}"
+                ));
+            }
+            Stmt::Remove(part) => {
+                let name = self.part_name(*part);
+                self.w.line(format!("cut_{name} |= has_{name}; has_{name} = false;"));
+            }
+            Stmt::AddLanes => self.add_lanes(give_up),
+            Stmt::Unicast(port) => {
+                self.w.line(format!("send = rt::Send::Unicast({});", self.expr(port, none)))
+            }
+            Stmt::Multicast(group) => {
+                self.w.line(format!("send = rt::Send::Multicast({});", self.expr(group, none)));
+            }
+            Stmt::Drop => self.w.line("send = rt::Send::Drop;"),
+            Stmt::Priority(_) => {}
         }
     }
 
@@ -247,12 +257,11 @@ impl Generator<'_> {
         let register = self.p.register(register).clone();
         let action = register.actions[usize::from(action)].clone();
         let index = self.expr(index, Env::default());
-        self.w.open("{");
-        match &register.kind {
-            RegisterKind::Cells(cells) => self.exec_cells(&register, cells, &action, &index, output, give_up),
-            RegisterKind::Lanes(_) => self.exec_lanes(&register, &action, &index, output, give_up),
+        if let RegisterKind::Cells(cells) = &register.kind {
+            self.w.open("{");
+            self.exec_cells(&register, cells, &action, &index, output, give_up);
+            self.w.close("}");
         }
-        self.w.close("}");
     }
 
     pub(super) fn cases(&self, cases: &[Case], otherwise: &str, env: Env<'_>) -> String {
@@ -265,17 +274,6 @@ impl Generator<'_> {
             }
         }
         if text.is_empty() { otherwise.into() } else { format!("{text}{{ {otherwise} }}") }
-    }
-
-    /// Header fields that a register action mentions, read before it borrows anything.
-    pub(super) fn field_variables(&mut self, action: &RegAction) {
-        let mut fields = BTreeSet::new();
-        let cases = action.updates.iter().flat_map(|(_, cases)| cases).chain(&action.output);
-        let exprs = cases.flat_map(|case| case.when.iter().chain([&case.value]));
-        for expr in action.conditions.iter().chain(exprs) {
-            expr.fields(&mut fields);
-        }
-        self.fields_as_variables(fields);
     }
 
     pub(super) fn fields_as_variables(&mut self, fields: BTreeSet<(HeaderId, u16)>) {
@@ -294,7 +292,9 @@ impl Generator<'_> {
         give_up: &str,
     ) {
         let env = Env { cells, fields_in_variables: true, ..Env::default() };
-        self.field_variables(action);
+        let mut fields = BTreeSet::new();
+        expressions(action).for_each(|expr| expr.fields(&mut fields));
+        self.fields_as_variables(fields);
         let size = register.size;
         self.w.line(format!(
             "let Some(cell) = state.cells{size}.get_mut({index} as usize) else {{ {give_up}; }};"

@@ -1,8 +1,10 @@
 //! The cost of folding: the generated pipeline from received bytes to the packets to send, in cache.
 //!
 //! The time of a packet is a fixed cost plus its lanes. The fixed cost is measured on packets that have no lanes; the
-//! lane part is the rest, and is compared with a plain loop over the same bytes that loads, swaps, adds and stores.
+//! lane part is the rest, and is compared with a plain loop of the same arithmetic over the same bytes.
 //! Rounds of the three are timed in turn, so that all see the same machine, and medians are reported.
+
+mod plain;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use netfold_testkit::sample::Sample;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, UDP_PORT, header};
 use serde::Serialize;
+
+use plain::Step;
 
 /// Workers of the job with lanes: one packet in this many starts a slot, one completes it.
 const WORKERS: u16 = 8;
@@ -70,7 +74,7 @@ pub struct FoldRow {
     pub simd: &'static str,
     /// What the pipeline parses: `datagram`, or `ethernet` with the outer headers.
     pub encapsulation: &'static str,
-    /// Lane operation; the plain loop adds words, whatever it is.
+    /// Lane operation; the plain loop adds, whatever it is.
     pub op: &'static str,
     /// Cost of a packet without lanes.
     pub fixed_ns: f64,
@@ -78,9 +82,9 @@ pub struct FoldRow {
     pub total_ns: f64,
     /// `total_ns - fixed_ns`.
     pub lanes_ns: f64,
-    /// The plain loop over the same bytes.
+    /// A plain loop of the arithmetic of `mode` over the same bytes.
     pub plain_loop_ns: f64,
-    /// `plain_loop_ns / lanes_ns`: 1 means that the pipeline adds as fast as the plain loop.
+    /// `plain_loop_ns / lanes_ns`: 1 means that the pipeline folds as fast as the plain loop.
     pub lane_ratio: f64,
     /// Millions of full packets a second and core.
     pub mpps: f64,
@@ -156,20 +160,13 @@ fn measure(
     pipeline.set_simd(bench.simd);
     let mut interpreted = interpreted(payload, encapsulation, numerics)?;
     for (job, world) in [(1, WORKERS), (2, WORKERS_BARE)] {
-        let node = node(job, world, numerics);
-        for rank in 0..world as u8 {
-            for entry in
-                job_entries(&node, &Child { port: u16::from(rank) + 1, source: 0, rank, behind: None })
-            {
-                pipeline.insert(&entry)?;
-                interpreted.insert(&entry)?;
-            }
-        }
+        admit(&mut *pipeline, job, world, numerics)?;
+        admit(&mut interpreted, job, world, numerics)?;
     }
     let ethernet = encapsulation == "ethernet";
     let mut full = Packets::new(ethernet, payload as usize, (1, bench.op), WORKERS);
     let mut bare = Packets::new(ethernet, 0, (2, bench.op), WORKERS_BARE);
-    let mut plain = Plain::new(payload as usize, bench.simd);
+    let mut plain = Plain::new(payload as usize, numerics, bench.simd);
     let clock = clock_ns();
     let (mut fixed, mut total, mut loops) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.rounds {
@@ -199,6 +196,18 @@ fn measure(
         interpreted_mpps: 1000.0 / interpreted_ns.median(),
         total_ns_quartiles: [total.percentile(25), total.percentile(75)],
     })
+}
+
+/// Writes the table entries of a job.
+fn admit(pipeline: &mut dyn Pipeline, job: u16, world: u16, numerics: Numerics) -> Result<(), EntryError> {
+    let node = node(job, world, numerics);
+    for rank in 0..world as u8 {
+        let child = Child { port: u16::from(rank) + 1, source: 0, rank, behind: None };
+        for entry in job_entries(&node, &child) {
+            pipeline.insert(&entry)?;
+        }
+    }
+    Ok(())
 }
 
 /// The same program, run by the interpreter.
@@ -354,66 +363,42 @@ fn outer(rank: u16) -> Outer {
     Outer { source: end(rank as u8 + 1, 4000), destination: end(200, UDP_PORT) }
 }
 
-/// The bound: the same bytes, loaded, swapped, added to the slot and stored, and nothing else.
+/// The bound: the plain loop over the packets of the same chunks.
 struct Plain {
     packets: Vec<Vec<u8>>,
-    slots: Vec<Vec<u32>>,
-    fold: fn(&mut [u32], &[u8]),
+    slots: Vec<plain::Slot>,
+    fold: plain::Fold,
 }
 
 impl Plain {
-    fn new(payload: usize, simd: SimdLevel) -> Self {
+    fn new(payload: usize, numerics: Numerics, simd: SimdLevel) -> Self {
         let count = SLOTS as usize * usize::from(WORKERS);
-        let slots = vec![vec![0; payload / 4]; SLOTS as usize];
-        Self { packets: vec![vec![1; payload]; count], slots, fold: plain_fold(simd) }
+        Self {
+            packets: vec![vec![1; payload]; count],
+            slots: vec![plain::Slot::new(payload); SLOTS as usize],
+            fold: plain::fold(numerics, simd),
+        }
     }
 
     fn round(&mut self, round: Duration, clock: f64) -> f64 {
+        let workers = usize::from(WORKERS);
         let mut spent = Duration::ZERO;
         let mut bursts = 0u32;
         while spent < round {
             let start = Instant::now();
-            for (i, packet) in self.packets.iter().enumerate() {
-                (self.fold)(black_box(&mut self.slots[i / usize::from(WORKERS)]), black_box(packet));
+            for (i, packet) in self.packets.iter_mut().enumerate() {
+                let step = match i % workers {
+                    0 => Step::First,
+                    rank if rank + 1 < workers => Step::Next,
+                    _ => Step::Last,
+                };
+                black_box((self.fold)(black_box(&mut self.slots[i / workers]), black_box(packet), step));
             }
             spent += start.elapsed();
             bursts += 1;
         }
         (spent.as_nanos() as f64 / f64::from(bursts) - clock) / self.packets.len() as f64
     }
-}
-
-#[inline(always)]
-fn fold_body(slot: &mut [u32], packet: &[u8]) {
-    let (lanes, _) = packet.as_chunks::<4>();
-    for (cell, lane) in slot.iter_mut().zip(lanes) {
-        *cell = cell.wrapping_add(u32::from_be_bytes(*lane));
-    }
-}
-
-/// The loop in the instruction set that the pipeline uses.
-fn plain_fold(simd: SimdLevel) -> fn(&mut [u32], &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2")]
-        fn avx2(slot: &mut [u32], packet: &[u8]) {
-            fold_body(slot, packet);
-        }
-        #[target_feature(enable = "avx512f,avx512bw")]
-        fn avx512(slot: &mut [u32], packet: &[u8]) {
-            fold_body(slot, packet);
-        }
-        #[expect(unsafe_code, reason = "the plain loop gets the instruction set that the pipeline uses")]
-        match simd.min(SimdLevel::detect()) {
-            // SAFETY: detect() found AVX-512 F and BW on this processor.
-            SimdLevel::Avx512 => return |slot, packet| unsafe { avx512(slot, packet) },
-            // SAFETY: detect() found AVX2 on this processor.
-            SimdLevel::Avx2 => return |slot, packet| unsafe { avx2(slot, packet) },
-            SimdLevel::Portable => {}
-        }
-    }
-    let _ = simd;
-    fold_body
 }
 
 #[cfg(test)]
@@ -427,6 +412,60 @@ mod tests {
             let rows = run(&bench, |_| ()).unwrap();
             assert_eq!(rows.len(), PAYLOADS.len() * 2 + Numerics::ALL.len() - 1);
             assert!(rows.iter().all(|row| row.total_ns > 0.0 && row.mpps > 0.0 && row.simd == simd.name()));
+        }
+    }
+
+    /// Lanes of any bits: the plain loops compute what the pipelines do, so that their times are those of the same arithmetic.
+    #[test]
+    fn plain_loops_give_the_bits_of_the_pipelines() {
+        let mut state = 0x9e37_79b9u32;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state
+        };
+        for numerics in Numerics::ALL {
+            for simd in SimdLevel::available() {
+                let mut pipeline = numeric_pipeline(PAYLOAD_CONVERTED, *numerics).unwrap();
+                pipeline.set_simd(simd);
+                admit(&mut *pipeline, 1, WORKERS, *numerics).unwrap();
+                let payload = PAYLOAD_CONVERTED as usize;
+                let mut packets = Packets::new(false, payload, (1, LaneOp::Sum), WORKERS);
+                let mut plain = Plain::new(payload, *numerics, simd);
+                for round in 0..100 {
+                    packets.prepare(next_chunk());
+                    // Every other round has numbers of one size, which add up without loss or infinities.
+                    let mask = if round % 2 == 0 { 0x0fff_87ff } else { u32::MAX };
+                    for (packet, received) in plain.packets.iter_mut().zip(&packets.received) {
+                        packet.chunks_mut(4).for_each(|word| {
+                            word.copy_from_slice(&(random() & mask).to_be_bytes());
+                        });
+                        let at = received.offset as usize + header::LEN;
+                        packets.memory[at..at + payload].copy_from_slice(packet);
+                    }
+                    packets.verdicts.clear();
+                    pipeline.burst(&packets.received, &mut packets.memory, &mut packets.verdicts);
+                    let workers = usize::from(WORKERS);
+                    for (i, packet) in plain.packets.iter_mut().enumerate() {
+                        let last = i % workers + 1 == workers;
+                        let step = match i % workers {
+                            0 => Step::First,
+                            _ if last => Step::Last,
+                            _ => Step::Next,
+                        };
+                        let saturated = (plain.fold)(&mut plain.slots[i / workers], packet, step);
+                        if last {
+                            let at = packets.received[i].offset as usize;
+                            let out = &packets.memory[at..at + header::LEN + payload];
+                            let out = header::Packet::new_unchecked(out);
+                            let context = format!("{} {} round {round}", numerics.name(), simd.name());
+                            assert_eq!(out.payload(), &packet[..], "{context}");
+                            assert_eq!(out.flags().contains(Flags::SATURATED), saturated, "{context}");
+                        }
+                    }
+                }
+            }
         }
     }
 }

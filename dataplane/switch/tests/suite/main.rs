@@ -4,6 +4,7 @@
 
 mod allocation;
 mod interpreted;
+mod lanes;
 mod numerics;
 mod owners;
 mod queues;

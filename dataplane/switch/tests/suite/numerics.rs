@@ -15,22 +15,30 @@ const HALVES: usize = PAYLOAD / 2;
 const PARENT_PORT: u16 = 99;
 
 /// One switch with one job, and its next chunk.
-struct Rig {
-    pipeline: Box<dyn Pipeline>,
+pub(crate) struct Rig {
+    pub(crate) pipeline: Box<dyn Pipeline>,
     world: u16,
-    chunk: u32,
+    pub(crate) chunk: u32,
+    /// Where packets lie in memory, in bytes from its start.
+    pub(crate) offset: usize,
 }
 
 /// The output of the switch.
-struct Out {
-    send: Send,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Out {
+    pub(crate) send: Send,
     flags: Flags,
     kind: u8,
     lanes: Vec<u8>,
 }
 
 impl Rig {
-    fn new(numerics: Numerics, world: u16, below: bool) -> Self {
+    pub(crate) fn new(numerics: Numerics, world: u16, below: bool) -> Self {
+        Self::over(numeric_pipeline(PAYLOAD as u32, numerics).unwrap(), numerics, world, below)
+    }
+
+    /// The job at a pipeline of these numerics.
+    pub(crate) fn over(mut pipeline: Box<dyn Pipeline>, numerics: Numerics, world: u16, below: bool) -> Self {
         let shift = world.next_power_of_two().trailing_zeros() as u8;
         let node = Node {
             job: 3,
@@ -47,7 +55,6 @@ impl Rig {
             bounded_loss: true,
             owners: true,
         };
-        let mut pipeline = numeric_pipeline(PAYLOAD as u32, numerics).unwrap();
         for rank in 0..world {
             for entry in job_entries(&node, &Child { port: rank, source: 0, rank: rank as u8, behind: None })
             {
@@ -57,10 +64,10 @@ impl Rig {
         for entry in node_entries(&node) {
             pipeline.insert(&entry).unwrap();
         }
-        Self { pipeline, world, chunk: 1 }
+        Self { pipeline, world, chunk: 1, offset: 0 }
     }
 
-    fn send(&mut self, port: u16, kind: Kind, op: LaneOp, lanes: &[u8]) -> Out {
+    pub(crate) fn send(&mut self, port: u16, kind: Kind, op: LaneOp, lanes: &[u8]) -> Out {
         let repr = Repr {
             kind,
             flags: Flags::default(),
@@ -79,13 +86,14 @@ impl Rig {
             exp_next: 0,
             owner: LaneOwner::All,
         };
-        let mut bytes = vec![0; header::LEN + PAYLOAD];
-        repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
-        bytes[header::LEN..].copy_from_slice(lanes);
-        let packet = Received { port: PortId(port), offset: 0, len: bytes.len() as u32, ecn: 0 };
+        let len = header::LEN + lanes.len();
+        let mut bytes = vec![0; self.offset + len];
+        repr.emit(&mut Packet::new_unchecked(&mut bytes[self.offset..]));
+        bytes[self.offset + header::LEN..].copy_from_slice(lanes);
+        let packet = Received { port: PortId(port), offset: self.offset as u32, len: len as u32, ecn: 0 };
         let mut verdicts = Vec::new();
         self.pipeline.burst(&[packet], &mut bytes, &mut verdicts);
-        let out = Packet::new_unchecked(&bytes[..]);
+        let out = Packet::new_unchecked(&bytes[self.offset..]);
         Out { send: verdicts[0].send, flags: out.flags(), kind: out.kind(), lanes: out.payload().to_vec() }
     }
 
@@ -109,11 +117,11 @@ impl Rig {
     }
 }
 
-fn words(lanes: &[u32]) -> Vec<u8> {
+pub(crate) fn words(lanes: &[u32]) -> Vec<u8> {
     lanes.iter().flat_map(|lane| lane.to_be_bytes()).collect()
 }
 
-fn halves(lanes: &[u16]) -> Vec<u8> {
+pub(crate) fn halves(lanes: &[u16]) -> Vec<u8> {
     lanes.iter().flat_map(|lane| lane.to_be_bytes()).collect()
 }
 

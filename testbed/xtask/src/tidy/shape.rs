@@ -49,7 +49,7 @@ const UNSAFE_FILES: &[&str] = &[
     "hostlib/src/staging/buffers.rs",
     "hostlib/src/staging/stager.rs",
     "testbed/fake-cuda/src",
-    "testbed/measure/src/fold.rs",
+    "testbed/measure/src/fold/plain.rs",
     "testbed/measure/src/perf.rs",
     "testbed/testkit/src/allocation.rs",
     "testbed/testkit/src/namespace.rs",

@@ -18,10 +18,10 @@ Examples:
   netfold bench fold --rounds 2001 --json
   netfold bench fold --simd portable        without AVX2 and AVX-512";
 
-/// Measure the packet rate of the switch's pipeline in cache, and compare with a plain loop over the same bytes.
+/// Measure the packet rate of the switch's pipeline in cache, and compare with plain loops over the same bytes.
 ///
 /// From received bytes to the packets to send, for every payload. The time of a packet is a fixed cost plus its lanes;
-/// the lanes are compared with a loop that loads, swaps, adds and stores.
+/// the lanes are compared with a plain loop of the same arithmetic: load, swap, convert, add, store.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Fold {
