@@ -453,8 +453,12 @@ impl Quantizer {
             (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
                 vector::pack16(avx2, block, scale, self.headroom, lanes)
             }
-            (Lanes::Half, _) => scalar::pack_half(block, scale, lanes),
-            (Lanes::Float, _) => scalar::pack_float(block, lanes),
+            (Lanes::Half, Instructions::Scalar) => scalar::pack_half(block, scale, lanes),
+            (Lanes::Float, Instructions::Scalar) => scalar::pack_float(block, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Half, Instructions::Avx2(avx2)) => vector::pack_half(avx2, block, scale, lanes),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Float, Instructions::Avx2(avx2)) => vector::pack_float(avx2, block, lanes),
         }
     }
 
@@ -541,8 +545,12 @@ impl Quantizer {
             (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
                 vector::unpack16(avx2, lanes, scale, bias, block)
             }
-            (Lanes::Half, _) => scalar::unpack_half(lanes, scale, block),
-            (Lanes::Float, _) => scalar::unpack_float(lanes, block),
+            (Lanes::Half, Instructions::Scalar) => scalar::unpack_half(lanes, scale, block),
+            (Lanes::Float, Instructions::Scalar) => scalar::unpack_float(lanes, block),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Half, Instructions::Avx2(avx2)) => vector::unpack_half(avx2, lanes, scale, block),
+            #[cfg(target_arch = "x86_64")]
+            (Lanes::Float, Instructions::Avx2(avx2)) => vector::unpack_float(avx2, lanes, block),
         }
     }
 

@@ -80,7 +80,10 @@ fn kernels_agree_on<T: Float + PartialEq + std::fmt::Debug>() {
         .filter(|v| v.magnitude_bits() < T::NAN.magnitude_bits() - 1)
         .collect();
     let mut rng = SmallRng::seed_from_u64(7);
-    for quantizer in quantizers().filter(|q| q.headroom < 6) {
+    let numbers = [Lanes::Half, Lanes::Float]
+        .into_iter()
+        .flat_map(|lanes| [1, 5, 32].map(|n| Quantizer::new(lanes, n)));
+    for quantizer in quantizers().filter(|q| q.headroom < 6).chain(numbers) {
         for block in values.chunks(701) {
             for exp in [0, 29, 30, 100, 127, 128, 160, 254, 255] {
                 assert_kernels_agree(block, &quantizer, exp);
@@ -130,6 +133,42 @@ fn kernels_agree_on_every_packed_sum() {
             fast.unpack(&lanes, exp, world, &mut x);
             slow.unpack(&lanes, exp, world, &mut y);
             assert_eq!(bits(&x), bits(&y), "f16 exp {exp}");
+        }
+    }
+}
+
+/// Lanes of any bits, NaN included, from any address: both kernels unpack the same.
+fn kernels_agree_on_lanes<T: Float>(lanes: Lanes, bytes: &[u8], exp: u8) {
+    let Some(avx2) = Kernel::avx2() else { return };
+    let fast = Quantizer::with_kernel(lanes, 5, avx2);
+    let slow = Quantizer::with_kernel(lanes, 5, Kernel::SCALAR);
+    let len = fast.block_elements(bytes.len());
+    let (mut x, mut y) = (vec![T::NAN; len], vec![T::default(); len]);
+    fast.unpack(bytes, exp, 5, &mut x);
+    slow.unpack(bytes, exp, 5, &mut y);
+    assert_eq!(bits(&x), bits(&y), "{lanes:?} of {} bits, exp {exp}", 8 * size_of::<T>());
+}
+
+#[test]
+fn kernels_agree_on_every_half_and_on_any_binary32_lane() {
+    let halves: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_be_bytes).collect();
+    let seed = 0x666c_6f61;
+    println!("seed {seed:#x}");
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let special =
+        [0, 1, 0x7f_ffff, 0x80_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0x7fc0_0000, 0x7fff_ffff];
+    let words = special.into_iter().flat_map(|word: u32| [word, word | 0x8000_0000]);
+    let words: Vec<u32> = words.chain((0..100_000).map(|_| rng.random())).collect();
+    let floats: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+    for exp in [0, 30, 100, 127, 142, 200, 254] {
+        for (lanes, bytes) in [(Lanes::Half, &halves), (Lanes::Float, &floats)] {
+            for start in (0..32).filter(|start| start % lanes.element_bytes() == 0 || exp == 127) {
+                let bytes = &bytes[start..];
+                let bytes = &bytes[..bytes.len() / 4 * 4];
+                kernels_agree_on_lanes::<f32>(lanes, bytes, exp);
+                kernels_agree_on_lanes::<f16>(lanes, bytes, exp);
+                kernels_agree_on_lanes::<bf16>(lanes, bytes, exp);
+            }
         }
     }
 }

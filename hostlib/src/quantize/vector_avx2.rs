@@ -7,6 +7,8 @@
     reason = "vector loads and stores, and calls that need AVX2; `Avx2` proves the processor has it"
 )]
 
+#[path = "half_float_avx2.rs"]
+mod half_float;
 #[path = "rounded_avx2.rs"]
 mod rounded;
 
@@ -17,6 +19,7 @@ use half::{bf16, f16};
 use super::{ElementCoding, Float, elements, raw, scalar};
 use crate::element::Element;
 
+pub(super) use half_float::{pack_float, pack_half, unpack_float, unpack_half};
 pub(super) use rounded::{
     left_of_chance, left_of_nearest16, left_of_nearest32, pack16 as pack16_stochastic,
     pack32 as pack32_stochastic,

@@ -42,6 +42,7 @@ const UNSAFE_FILES: &[&str] = &[
     "hostlib/src/host.rs",
     "hostlib/src/leader.rs",
     "hostlib/src/lower.rs",
+    "hostlib/src/quantize/half_float_avx2.rs",
     "hostlib/src/quantize/rounded_avx2.rs",
     "hostlib/src/quantize/vector_avx2.rs",
     "hostlib/src/router.rs",
