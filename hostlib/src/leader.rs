@@ -1,5 +1,5 @@
 //! The network stage of hosts with several ranks: the leader sends what its host has folded, segment by segment.
-#![expect(unsafe_code, reason = "hands segments of shared memory to the leaders' communicator")]
+#![expect(unsafe_code, reason = "lends segments and parts of the residual to the leaders' communicator")]
 
 use netfold_wire::{Collective, DType, ReduceOp};
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ pub(crate) struct NetworkStage<'a> {
     op: ReduceOp,
     /// What is left out of each element, where that is wanted.
     residual: Option<Residual<'a>>,
-    /// Segments under way, by index, and the memory that they work on.
+    /// Segments under way, by index.
     in_flight: Vec<(usize, Work, Segment)>,
 }
 
@@ -51,16 +51,16 @@ impl<'a> NetworkStage<'a> {
 }
 
 impl Network for NetworkStage<'_> {
-    fn start(&mut self, index: usize, segment: Segment) -> Result<(), Vec<u8>> {
+    fn start(&mut self, index: usize, mut segment: Segment) -> Result<(), Vec<u8>> {
         let Some(leaders) = self.leaders else { return Err(encode(&Error::EngineFailed)) };
         let count = segment.len() / self.dtype.size().max(1);
         let call = Call::new(Collective::AllReduce, self.dtype, self.op, count);
-        let memory = segment.as_ptr();
+        let memory = segment.bytes_mut().as_mut_ptr();
         let first = segment.offset_bytes() / size_of::<f32>();
         let residual = self.residual.as_ref().and_then(|all| all.part(first, count));
-        // SAFETY: from here until `finish` or `abandon` returns for this segment its memory belongs to this stage, and stays
-        // mapped as long as the segment, which is kept until the work is done. So does a part of the residual of its own, of the
-        // same length, which is borrowed for longer than this stage lives and not read meanwhile.
+        // SAFETY: the segment has `count` elements, keeps its memory when it is moved, and is kept, untouched, until the work is
+        // done. So does a part of the residual of its own, of the same length, which is borrowed for longer than this stage lives
+        // and not read meanwhile.
         let work = unsafe {
             match residual {
                 None => leaders.submit(&call, memory, memory),
@@ -72,14 +72,15 @@ impl Network for NetworkStage<'_> {
         Ok(())
     }
 
-    fn finish(&mut self, index: usize) -> Result<(), Vec<u8>> {
+    fn finish(&mut self, index: usize) -> Result<Segment, Vec<u8>> {
         let Some(at) = self.in_flight.iter().position(|(in_flight, ..)| *in_flight == index) else {
-            return Ok(());
+            return Err(encode(&Error::EngineFailed));
         };
         let (_, work, segment) = self.in_flight.remove(at);
-        let outcome = work.wait();
-        drop(segment);
-        outcome.map(drop).map_err(|error| encode(&error))
+        match work.wait() {
+            Ok(_) => Ok(segment),
+            Err(error) => Err(encode(&error)),
+        }
     }
 
     fn abandon(&mut self) {

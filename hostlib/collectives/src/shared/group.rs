@@ -13,6 +13,7 @@ use crate::shared::error::SharedError;
 use crate::shared::handle::{SharedHandle, is_ours};
 use crate::shared::layout::{Layout, MAGIC, VERSION, WORLD_MAX};
 use crate::shared::mapping::Mapping;
+use crate::shared::plan::Scratch;
 use crate::shared::state::{GroupFailure, GroupState};
 use crate::shared::{sys, wake};
 
@@ -80,6 +81,9 @@ pub struct SharedGroup {
     /// The step that all ranks must have reached before slots are written again.
     pub(crate) slots_free_at: u32,
     pub(crate) in_call: bool,
+    pub(crate) scratch: Scratch,
+    /// Memory of segments that came back from the network.
+    pub(crate) spare: Vec<Vec<u8>>,
     all_joined: bool,
     processes: Vec<Option<OwnedFd>>,
     join_timeout: Duration,
@@ -190,6 +194,8 @@ impl SharedGroup {
             operations: 0,
             slots_free_at: 0,
             in_call: false,
+            scratch: Scratch::default(),
+            spare: Vec::new(),
             all_joined: false,
             processes: Vec::new(),
             join_timeout: Duration::from_secs(60),

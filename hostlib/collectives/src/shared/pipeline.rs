@@ -20,12 +20,10 @@
 //!   consuming records the step at which they are done, and the next waits for it.
 //! - *Small inputs* are of two kinds, for odd and even operations. A rank fills one when all have arrived at the operation
 //!   before, so no rank is reading the one before that.
-//! - *The network* has a result from `start` to `finish`, between the iterations at which all have consumed it and at which it is
-//!   drained.
-#![expect(unsafe_code, reason = "areas of the mapping change hands by the rules above")]
+//! - *The network* has a copy of a result from `start` to `finish`, between the iterations at which all have consumed it and at
+//!   which it is drained. The leader alone writes it meanwhile.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::CallSignature;
@@ -33,13 +31,13 @@ use crate::shared::error::SharedError;
 use crate::shared::group::SharedGroup;
 use crate::shared::hierarchy::{Network, Segment};
 use crate::shared::layout::{IN_FLIGHT, LEAD, Layout};
-use crate::shared::mapping::Mapping;
+use crate::shared::mapping::{Area, Mapping};
 use crate::shared::plan::{Inputs, SharedPlan};
 use crate::shared::state::GroupFailure;
 
 /// Which area of each rank an operation reads.
 #[derive(Clone, Copy)]
-enum Area {
+enum Place {
     Small { parity: usize },
     Slot { index: usize },
 }
@@ -47,24 +45,22 @@ enum Area {
 struct Filled<'m> {
     mapping: &'m Mapping,
     layout: Layout,
-    area: Area,
+    place: Place,
 }
 
-impl Filled<'_> {
-    fn place(layout: Layout, area: Area, rank: u16) -> (usize, usize) {
-        match area {
-            Area::Small { parity } => (layout.small(rank, parity), layout.small_bytes),
-            Area::Slot { index } => (layout.slot(rank, index), layout.segment_bytes),
+impl Place {
+    /// Where `rank` has its area.
+    fn of(self, mapping: &Mapping, layout: Layout, rank: u16) -> Area<'_> {
+        match self {
+            Self::Small { parity } => mapping.area(layout.small(rank, parity), layout.small_bytes),
+            Self::Slot { index } => mapping.area(layout.slot(rank, index), layout.segment_bytes),
         }
     }
 }
 
 impl Inputs for Filled<'_> {
-    fn of(&self, rank: u16) -> &[u8] {
-        let (at, len) = Self::place(self.layout, self.area, rank);
-        // SAFETY: a `Filled` is made only when all ranks have filled this area (arrived, or done the iteration), and they
-        // write it again only when this rank has published a later step, which it does when the `Filled` is gone.
-        unsafe { self.mapping.area(at, len) }
+    fn of(&self, rank: u16) -> Area<'_> {
+        self.place.of(self.mapping, self.layout, rank)
     }
 }
 
@@ -124,17 +120,11 @@ impl SharedGroup {
 
     fn run_flat(&mut self, plan: &mut SharedPlan<'_>) -> Result<(), SharedError> {
         let parity = self.parity();
-        self.fill(plan, 0, Area::Small { parity });
+        self.fill(plan, 0, Place::Small { parity });
         self.arrive(plan.call)?;
-        self.consume_flat(plan, parity);
-        Ok(())
-    }
-
-    /// Reduces the small inputs of `parity` into the caller's output.
-    fn consume_flat(&self, plan: &mut SharedPlan<'_>, parity: usize) {
-        let area = Area::Small { parity };
         // All have arrived, hence filled; this rank's next step is that of the next operation.
-        plan.consume(0, &Filled { mapping: &self.state.mapping, layout: self.layout, area }, &mut []);
+        self.consume(plan, 0, Place::Small { parity });
+        Ok(())
     }
 
     fn run_with_network(
@@ -165,7 +155,7 @@ impl SharedGroup {
         // Usually true already.
         self.wait_all(self.slots_free_at)?;
         for index in 0..lags.lead.min(segments) {
-            self.fill(plan, index, Area::Slot { index });
+            self.fill(plan, index, Place::Slot { index });
         }
         let base = self.step.wrapping_add(1);
         self.arrive(plan.call)?;
@@ -176,11 +166,11 @@ impl SharedGroup {
             self.wait_all(base.wrapping_add(done as u32))?;
             self.state.check(self.rank)?;
             if (1..=segments).contains(&iteration) {
-                self.consume(plan, iteration - 1);
+                self.consume(plan, iteration - 1, Place::Slot { index: iteration - 1 });
             }
             if (lags.lead..segments).contains(&(iteration + lags.lead - 1)) {
                 let index = iteration + lags.lead - 1;
-                self.fill(plan, index, Area::Slot { index });
+                self.fill(plan, index, Place::Slot { index });
             }
             if let Some(network) = network.as_deref_mut() {
                 self.serve(plan, lags, iteration, network)?;
@@ -198,26 +188,40 @@ impl SharedGroup {
 
     /// What the leader does for the network at `iteration`.
     fn serve(
-        &self,
+        &mut self,
         plan: &SharedPlan<'_>,
         lags: Lags,
         iteration: usize,
         network: &mut dyn Network,
     ) -> Result<(), SharedError> {
         let segments = plan.segments();
-        let fail = |message: Vec<u8>| {
-            self.state.fail(GroupFailure::Network, &message);
-            self.state.check(self.rank)
-        };
         if let Some(index) = iteration.checked_sub(lags.start(0)).filter(|index| *index < segments) {
             let range = plan.range(index);
-            let segment = Segment::new(Arc::clone(&self.state), self.layout.result(index), range);
-            network.start(index, segment).or_else(fail)?;
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.resize(range.len(), 0);
+            self.result(index, range.len()).read(&mut bytes);
+            let started = network.start(index, Segment::new(bytes, range.start));
+            started.or_else(|message| self.network_failed(&message))?;
         }
         if let Some(index) = iteration.checked_sub(lags.finish(0)).filter(|index| *index < segments) {
-            network.finish(index).or_else(fail)?;
+            let len = plan.range(index).len();
+            match network.finish(index) {
+                Ok(segment) if segment.len() == len => {
+                    let bytes = segment.into_bytes();
+                    self.result(index, len).write(&bytes);
+                    self.spare.push(bytes);
+                }
+                Ok(_) => self.network_failed(b"the network gave back another segment")?,
+                Err(message) => self.network_failed(&message)?,
+            }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn network_failed(&self, message: &[u8]) -> Result<(), SharedError> {
+        self.state.fail(GroupFailure::Network, message);
+        self.state.check(self.rank)
     }
 
     fn parity(&self) -> usize {
@@ -259,28 +263,29 @@ impl SharedGroup {
         }
     }
 
-    fn fill(&self, plan: &SharedPlan<'_>, index: usize, area: Area) {
-        let (at, len) = Filled::place(self.layout, area, self.rank);
-        // SAFETY: only this rank writes its slots and small inputs, and by the rules above no rank reads what was in them
-        // any more.
-        plan.fill(index, unsafe { self.state.mapping.area_mut(at, len) });
+    /// Only this rank writes its slots and small inputs, and by the rules above no rank reads what was in them any more.
+    fn fill(&self, plan: &SharedPlan<'_>, index: usize, place: Place) {
+        plan.fill(index, place.of(&self.state.mapping, self.layout, self.rank));
     }
 
-    fn consume(&self, plan: &mut SharedPlan<'_>, index: usize) {
+    /// All ranks have filled their areas at `place` (arrived, or done the iteration), and write them again only when this rank has
+    /// published a later step. Parts of ranks are disjoint; by the rules above what was in the result has been drained by all.
+    fn consume(&mut self, plan: &mut SharedPlan<'_>, index: usize, place: Place) {
         let mapping = &self.state.mapping;
         let part: Range<usize> =
             if plan.drains() { plan.part(self.rank, plan.range(index).len()) } else { 0..0 };
-        let at = self.layout.result(index) + part.start;
-        // SAFETY: parts of ranks are disjoint; by the rules above what was there has been drained by all.
-        let result = unsafe { mapping.area_mut(at, part.len()) };
-        plan.consume(index, &Filled { mapping, layout: self.layout, area: Area::Slot { index } }, result);
+        let result = mapping.area(self.layout.result(index) + part.start, part.len());
+        plan.consume(index, &Filled { mapping, layout: self.layout, place }, result, &mut self.scratch);
     }
 
+    /// All parts of this segment were folded (and came back from the network) before steps that this rank has waited for, and no
+    /// rank writes here again before this rank's arrival at a later iteration.
     fn drain(&self, plan: &mut SharedPlan<'_>, index: usize) {
-        let (at, len) = (self.layout.result(index), plan.range(index).len());
-        // SAFETY: all parts of this segment were folded (and came back from the network) before steps that this rank has
-        // waited for, and no rank writes here again before this rank's arrival at a later iteration.
-        plan.drain(index, unsafe { self.state.mapping.area(at, len) });
+        plan.drain(index, self.result(index, plan.range(index).len()));
+    }
+
+    fn result(&self, index: usize, len: usize) -> Area<'_> {
+        self.state.mapping.area(self.layout.result(index), len)
     }
 }
 

@@ -6,12 +6,13 @@ use std::ops::Range;
 use crate::reduce::{finish, reduce, reduce_from};
 use crate::shared::error::SharedError;
 use crate::shared::layout::LINE;
+use crate::shared::mapping::Area;
 use crate::{Buffers, CallKind, CallSignature, Collective, DType, Extent, ReduceOp};
 
 /// The areas of all ranks for one segment, readable.
 pub(crate) trait Inputs {
     /// What `rank` put into its slot.
-    fn of(&self, rank: u16) -> &[u8];
+    fn of(&self, rank: u16) -> Area<'_>;
 }
 
 /// One collective over one caller's buffers.
@@ -114,7 +115,7 @@ impl<'a> SharedPlan<'a> {
     }
 
     /// Copies this rank's input of segment `index` into its slot.
-    pub(crate) fn fill(&self, index: usize, slot: &mut [u8]) {
+    pub(crate) fn fill(&self, index: usize, slot: Area<'_>) {
         let range = self.range(index);
         let len = range.len();
         match self.call.kind.collective() {
@@ -122,79 +123,78 @@ impl<'a> SharedPlan<'a> {
                 // The part that this rank reduces itself is read from the tensor.
                 let mine = self.part(self.rank, len);
                 let input = self.input(range);
-                copy(&mut slot[..mine.start], &input[..mine.start]);
-                copy(&mut slot[mine.end..len], &input[mine.end..]);
+                slot.part(0..mine.start).write(&input[..mine.start]);
+                slot.part(mine.end..len).write(&input[mine.end..]);
             }
             Collective::Broadcast { root } if self.rank != root => {}
             Collective::ReduceScatter | Collective::AllToAll => {
                 for peer in 0..usize::from(self.world) {
                     let from = peer * self.total;
                     let input = self.input(from + range.start..from + range.end);
-                    copy(&mut slot[peer * self.stride..][..len], input);
+                    let at = peer * self.stride;
+                    slot.part(at..at + len).write(input);
                 }
             }
             Collective::Barrier => {}
-            _ => copy(&mut slot[..len], self.input(range)),
+            _ => slot.part(0..len).write(self.input(range)),
         }
     }
 
     /// Computes this rank's part of `result`, or its own output, from all ranks' slots.
-    pub(crate) fn consume(&mut self, index: usize, inputs: &dyn Inputs, result: &mut [u8]) {
+    pub(crate) fn consume(
+        &mut self,
+        index: usize,
+        inputs: &dyn Inputs,
+        result: Area<'_>,
+        scratch: &mut Scratch,
+    ) {
         let range = self.range(index);
         let len = range.len();
         let mine = usize::from(self.rank) * self.stride;
         match self.call.kind.collective() {
             Collective::AllReduce | Collective::Reduce { .. } if !self.flat => {
                 let part = self.part(self.rank, len);
-                let fold = Fold::of(&self.call, self.world);
-                fold.run(result, |rank, block| {
-                    let block = part.start + block.start..part.start + block.end;
-                    if rank == self.rank {
-                        self.input(range.start + block.start..range.start + block.end)
-                    } else {
-                        &inputs.of(rank)[block]
-                    }
-                });
+                let own = self.input(range.start + part.start..range.start + part.end);
+                let input = |rank| inputs.of(rank).part(part.clone());
+                Fold::of(&self.call, self.world).to_shared(result, (self.rank, own), input, scratch);
             }
-            Collective::AllReduce => self.fold_flat(range, |rank, block| &inputs.of(rank)[block]),
+            Collective::AllReduce => self.fold_flat(range, |rank| inputs.of(rank).part(0..len), scratch),
             Collective::Reduce { root } => {
                 if self.rank == root {
-                    self.fold_flat(range, |rank, block| &inputs.of(rank)[block]);
+                    self.fold_flat(range, |rank| inputs.of(rank).part(0..len), scratch);
                 }
             }
             Collective::ReduceScatter => {
-                self.fold_flat(range, |rank, block| &inputs.of(rank)[mine + block.start..mine + block.end]);
+                self.fold_flat(range, |rank| inputs.of(rank).part(mine..mine + len), scratch);
             }
             Collective::Broadcast { root } => {
                 if self.rank != root || matches!(self.buffers, Buffers::Split { .. }) {
-                    copy(self.output(range), &inputs.of(root)[..len]);
+                    inputs.of(root).part(0..len).read(self.output(range));
                 }
             }
-            Collective::AllGather => self.collect(range, |rank| &inputs.of(rank)[..len]),
-            Collective::AllToAll => self.collect(range, |rank| &inputs.of(rank)[mine..mine + len]),
+            Collective::AllGather => self.collect(range, |rank| inputs.of(rank).part(0..len)),
+            Collective::AllToAll => self.collect(range, |rank| inputs.of(rank).part(mine..mine + len)),
             Collective::Barrier => {}
         }
     }
 
-    /// Takes segment `index` from the finished result.
-    pub(crate) fn drain(&mut self, index: usize, result: &[u8]) {
+    /// Takes segment `index` from the finished result, which has the segment's length.
+    pub(crate) fn drain(&mut self, index: usize, result: Area<'_>) {
         if matches!(self.call.kind.collective(), Collective::Reduce { root } if root != self.rank) {
             return;
         }
-        let range = self.range(index);
-        let len = range.len();
-        copy(self.output(range), &result[..len]);
+        result.read(self.output(self.range(index)));
     }
 
-    fn fold_flat<'i>(&mut self, range: Range<usize>, input: impl Fn(u16, Range<usize>) -> &'i [u8]) {
+    fn fold_flat<'i>(&mut self, range: Range<usize>, input: impl Fn(u16) -> Area<'i>, scratch: &mut Scratch) {
         let fold = Fold::of(&self.call, self.world);
-        fold.run(self.output(range), input);
+        fold.to_output(self.output(range), input, scratch);
     }
 
-    fn collect<'i>(&mut self, range: Range<usize>, input: impl Fn(u16) -> &'i [u8]) {
+    fn collect<'i>(&mut self, range: Range<usize>, input: impl Fn(u16) -> Area<'i>) {
         for rank in 0..self.world {
             let to = usize::from(rank) * self.total;
-            copy(self.output(to + range.start..to + range.end), input(rank));
+            input(rank).read(self.output(to + range.start..to + range.end));
         }
     }
 }
@@ -242,17 +242,6 @@ fn total(call: &CallSignature, rank: u16, parts: usize, buffers: &Buffers<'_>) -
     }
 }
 
-/// Copies between slices of equal length, in blocks too short for the C library to use `rep movsb`: on AMD's Zen 3 and 4 that
-/// is many times slower when the addresses are nearly equal modulo 4096, as those of tensors and page-aligned slots are
-/// (glibc bug 30994).
-fn copy(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.chunks_mut(COPY_BLOCK_BYTES).zip(from.chunks(COPY_BLOCK_BYTES)) {
-        to.copy_from_slice(from);
-    }
-}
-
-const COPY_BLOCK_BYTES: usize = 1 << 10;
-
 /// Reduction in order of rank.
 struct Fold {
     op: ReduceOp,
@@ -268,29 +257,95 @@ impl Fold {
         Self { op: call.op, dtype: call.dtype, world, divides }
     }
 
-    /// `out[i] = input(0)[i] op input(1)[i] op ...`, from the left; block by block, so that the sum stays in the first cache.
-    fn run<'i>(&self, out: &mut [u8], input: impl Fn(u16, Range<usize>) -> &'i [u8]) {
+    /// `out[i] = input(0)[i] op input(1)[i] op ...`, from the left. Inputs are as long as `out`.
+    fn to_output<'i>(&self, out: &mut [u8], input: impl Fn(u16) -> Area<'i>, scratch: &mut Scratch) {
         let mut start = 0;
-        for block in out.chunks_mut(FOLD_BLOCK_BYTES) {
-            let range = start..start + block.len();
-            start = range.end;
-            let done = if self.world == 1 {
-                block.copy_from_slice(input(0, range));
-                Ok(())
-            } else {
-                let first =
-                    reduce_from(self.op, self.dtype, block, input(0, range.clone()), input(1, range.clone()));
-                (2..self.world).fold(first, |done, rank| {
-                    done.and(reduce(self.op, self.dtype, block, input(rank, range.clone())))
-                })
+        for sum in out.chunks_mut(FOLD_BLOCK_BYTES) {
+            let block = start..start + sum.len();
+            start = block.end;
+            input(0).part(block.clone()).read(sum);
+            for rank in 1..self.world {
+                self.add(sum, scratch.operand.read(input(rank).part(block.clone())));
+            }
+            self.finish(sum);
+        }
+    }
+
+    /// As [`to_output`](Self::to_output), into shared memory; the input of rank `own.0` is `own.1`.
+    fn to_shared<'i>(
+        &self,
+        out: Area<'_>,
+        own: (u16, &[u8]),
+        input: impl Fn(u16) -> Area<'i>,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { sum, operand } = scratch;
+        for start in (0..out.len()).step_by(FOLD_BLOCK_BYTES) {
+            let block = start..(start + FOLD_BLOCK_BYTES).min(out.len());
+            let sum = &mut sum.0[..block.len()];
+            let mine = &own.1[block.clone()];
+            let shared = |rank| input(rank).part(block.clone());
+            let next = match own.0 {
+                0 if self.world > 1 => {
+                    let done = reduce_from(self.op, self.dtype, sum, mine, operand.read(shared(1)));
+                    done.expect(CHECKED);
+                    2
+                }
+                0 => {
+                    sum.copy_from_slice(mine);
+                    1
+                }
+                _ => {
+                    shared(0).read(sum);
+                    1
+                }
             };
-            let done = done.and_then(|()| {
-                if self.divides { finish(self.op, self.dtype, block, u32::from(self.world)) } else { Ok(()) }
-            });
-            done.expect("operation, type and lengths were checked before the first segment");
+            for rank in next..self.world {
+                self.add(sum, if rank == own.0 { mine } else { operand.read(shared(rank)) });
+            }
+            self.finish(sum);
+            out.part(block).write(sum);
+        }
+    }
+
+    fn add(&self, sum: &mut [u8], operand: &[u8]) {
+        reduce(self.op, self.dtype, sum, operand).expect(CHECKED);
+    }
+
+    fn finish(&self, sum: &mut [u8]) {
+        if self.divides {
+            finish(self.op, self.dtype, sum, u32::from(self.world)).expect(CHECKED);
         }
     }
 }
 
-/// A multiple of every element's size.
+const CHECKED: &str = "operation, type and lengths were checked before the first segment";
+
+/// Blocks of this length are folded one after the other, so that the sum and an operand stay in the first cache; a multiple of every
+/// element's size.
 const FOLD_BLOCK_BYTES: usize = 8 << 10;
+
+/// Memory of this process into which operands are copied: what is folded must not change meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    sum: Block,
+    operand: Block,
+}
+
+#[derive(Debug)]
+struct Block(Box<[u8; FOLD_BLOCK_BYTES]>);
+
+impl Block {
+    /// A copy of an area of at most this block's length.
+    fn read(&mut self, area: Area<'_>) -> &[u8] {
+        let bytes = &mut self.0[..area.len()];
+        area.read(bytes);
+        bytes
+    }
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self(Box::new([0; FOLD_BLOCK_BYTES]))
+    }
+}

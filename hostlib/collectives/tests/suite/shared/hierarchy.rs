@@ -11,7 +11,7 @@ use crate::shared::ranks::{config, fold, group, tensor};
 /// Another host with the same sum: the network's result is twice what it is given.
 struct Twin {
     work: Option<Sender<Segment>>,
-    done: Receiver<usize>,
+    done: Receiver<Segment>,
     thread: Option<JoinHandle<()>>,
     started: Vec<(usize, usize)>,
     finished: usize,
@@ -26,12 +26,10 @@ impl Twin {
         let (outbox, done) = channel();
         let thread = std::thread::spawn(move || {
             for mut segment in inbox {
-                // SAFETY: between start and finish, and no other thread accesses it.
-                #[expect(unsafe_code, reason = "what a network does")]
-                let bytes = unsafe { segment.bytes_mut() };
+                let bytes = segment.bytes_mut();
                 let copy = bytes.to_vec();
                 netfold_collectives::reduce::reduce(ReduceOp::Sum, DType::I32, bytes, &copy).unwrap();
-                if outbox.send(segment.offset_bytes()).is_err() {
+                if outbox.send(segment).is_err() {
                     return;
                 }
             }
@@ -63,14 +61,15 @@ impl Network for Twin {
         Ok(())
     }
 
-    fn finish(&mut self, index: usize) -> Result<(), Vec<u8>> {
+    fn finish(&mut self, index: usize) -> Result<Segment, Vec<u8>> {
         if self.fails_at == Some(index) {
             return Err(b"switch 10.0.0.1 is unreachable".to_vec());
         }
         assert_eq!(index, self.finished, "in order");
-        assert_eq!(self.done.recv().unwrap(), self.started[index].0);
+        let segment = self.done.recv().unwrap();
+        assert_eq!(segment.offset_bytes(), self.started[index].0);
         self.finished += 1;
-        Ok(())
+        Ok(segment)
     }
 
     fn abandon(&mut self) {
@@ -86,7 +85,7 @@ impl Network for Nothing {
     fn start(&mut self, _: usize, _: Segment) -> Result<(), Vec<u8>> {
         panic!("only the leader has a network")
     }
-    fn finish(&mut self, _: usize) -> Result<(), Vec<u8>> {
+    fn finish(&mut self, _: usize) -> Result<Segment, Vec<u8>> {
         panic!("only the leader has a network")
     }
     fn abandon(&mut self) {
