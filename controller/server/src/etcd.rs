@@ -6,7 +6,8 @@
 //! which the key was created is the leader's *term*, greater than that of every earlier leader. The term guards all writes, so that a
 //! former leader that was suspended, and has not noticed that it lost the leadership, changes nothing:
 //!
-//! - each change of the records is a transaction conditional on a leader's key of this term;
+//! - each change of the records is a transaction conditional on a leader's key of this term, written as often as there were changes
+//!   before: an attempt that arrives after it was repeated changes nothing, either;
 //! - each switch receives an election id that increases with the term (P4Runtime specification, section 5), and accepts writes
 //!   only from the controller with the greatest.
 //!
@@ -25,6 +26,8 @@ mod call;
 mod election;
 mod records;
 mod restore;
+#[cfg(test)]
+mod simulation;
 
 pub use election::{Candidate, CandidateStatus, Leadership};
 pub use records::{CHANGES_MAX, EtcdStore};

@@ -11,6 +11,7 @@ use super::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use super::wire::kv_client::KvClient;
 use super::wire::lease_client::LeaseClient;
 use super::wire::request_op::Request;
+use super::wire::response_op::Response;
 use super::wire::{
     Compare, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
     RangeRequest, RequestOp, TxnRequest,
@@ -18,10 +19,57 @@ use super::wire::{
 use super::{EtcdConfig, EtcdError, EtcdTls};
 
 /// Timeout of a call.
-const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Keys read in one call: as many records of the greatest length as fit into a message.
 const PAGE: i64 = 256;
+
+/// Which key it is that has a name: the revision at which it was created, and how often it was written since, 1 when it was created. 0
+/// and 0 where there is none.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyState {
+    pub(super) created: i64,
+    pub(super) version: i64,
+}
+
+/// The outcome of a transaction that depends on a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Conditional {
+    /// The operations were executed, at this revision.
+    Done(i64),
+    /// The key is in another state: this one.
+    Differs(KeyState),
+}
+
+/// What the election and the records need of etcd: atomic transactions, leases, and reads at one revision. Calls end, with an error
+/// if need be, after a bounded time; a call that failed may have been carried out, or may be later.
+pub(super) trait Etcd: Clone {
+    /// The error of a failed call.
+    fn failed(&self, status: &Status) -> EtcdError;
+
+    /// The value of a key, with the revision at which it was created.
+    async fn get(&mut self, key: &str) -> Result<Option<KeyValue>, Status>;
+
+    /// All keys that begin with `prefix`, at one revision.
+    async fn all(&mut self, prefix: &str) -> Result<Vec<KeyValue>, Status>;
+
+    /// Executes operations if `key` is in this state.
+    async fn if_in(
+        &mut self,
+        key: &str,
+        state: KeyState,
+        operations: Vec<RequestOp>,
+    ) -> Result<Conditional, Status>;
+
+    /// Grants a lease of that duration.
+    async fn grant(&mut self, time: Duration) -> Result<i64, Status>;
+
+    /// Renews a lease. Returns whether it still existed.
+    async fn keep(&mut self, lease: i64) -> Result<bool, Status>;
+
+    /// Revokes a lease, which deletes its keys.
+    async fn revoke(&mut self, lease: i64) -> Result<(), Status>;
+}
 
 /// A connection to etcd that is re-established when it breaks.
 #[derive(Debug, Clone)]
@@ -58,9 +106,10 @@ impl Calls {
             endpoints: config.endpoints.join(", "),
         })
     }
+}
 
-    /// The error of a failed call.
-    pub(super) fn failed(&self, status: &Status) -> EtcdError {
+impl Etcd for Calls {
+    fn failed(&self, status: &Status) -> EtcdError {
         let message = match status.code() {
             Code::Cancelled | Code::DeadlineExceeded => "the call timed out".into(),
             _ if status.message().is_empty() => status.code().to_string(),
@@ -69,14 +118,12 @@ impl Calls {
         EtcdError::Call { endpoints: self.endpoints.clone(), message }
     }
 
-    /// The value of a key, with the revision at which it was created.
-    pub(super) async fn get(&mut self, key: &str) -> Result<Option<KeyValue>, Status> {
+    async fn get(&mut self, key: &str) -> Result<Option<KeyValue>, Status> {
         let request = RangeRequest { key: key.into(), ..RangeRequest::default() };
         Ok(bounded(self.kv.range(request)).await?.into_inner().kvs.pop())
     }
 
-    /// All keys that begin with `prefix`, at one revision.
-    pub(super) async fn all(&mut self, prefix: &str) -> Result<Vec<KeyValue>, Status> {
+    async fn all(&mut self, prefix: &str) -> Result<Vec<KeyValue>, Status> {
         let mut end = prefix.as_bytes().to_vec();
         // Prefixes end with a slash, so the byte after it exists.
         if let Some(last) = end.last_mut() {
@@ -95,32 +142,42 @@ impl Calls {
         }
     }
 
-    /// Executes operations if `key` was created at that revision; revision 0 means that the key does not exist. Returns whether
-    /// they were executed, and the resulting revision.
-    pub(super) async fn if_made_at(
+    async fn if_in(
         &mut self,
-        (key, revision): (&str, i64),
+        key: &str,
+        state: KeyState,
         operations: Vec<RequestOp>,
-    ) -> Result<(bool, i64), Status> {
-        let compare = Compare {
+    ) -> Result<Conditional, Status> {
+        let compare = |target: CompareTarget, value| Compare {
             result: CompareResult::Equal.into(),
-            target: CompareTarget::Create.into(),
+            target: target.into(),
             key: key.into(),
-            target_union: Some(TargetUnion::CreateRevision(revision)),
+            target_union: Some(value),
         };
-        let request = TxnRequest { compare: vec![compare], success: operations, failure: Vec::new() };
+        let found = RangeRequest { key: key.into(), ..RangeRequest::default() };
+        let request = TxnRequest {
+            compare: vec![
+                compare(CompareTarget::Create, TargetUnion::CreateRevision(state.created)),
+                compare(CompareTarget::Version, TargetUnion::Version(state.version)),
+            ],
+            success: operations,
+            failure: vec![RequestOp { request: Some(Request::RequestRange(found)) }],
+        };
         let done = bounded(self.kv.txn(request)).await?.into_inner();
-        Ok((done.succeeded, done.header.map_or(0, |header| header.revision)))
+        if done.succeeded {
+            return Ok(Conditional::Done(done.header.map_or(0, |header| header.revision)));
+        }
+        let read = done.responses.into_iter().find_map(|response| response.response);
+        let found = read.and_then(|Response::ResponseRange(mut read)| read.kvs.pop());
+        Ok(Conditional::Differs(found.map_or_else(KeyState::default, |found| found.state())))
     }
 
-    /// Grants a lease of that duration.
-    pub(super) async fn grant(&mut self, time: Duration) -> Result<i64, Status> {
-        let request = LeaseGrantRequest { ttl: time.as_secs().max(1) as i64 };
+    async fn grant(&mut self, time: Duration) -> Result<i64, Status> {
+        let request = LeaseGrantRequest { ttl: lease_s(time) };
         Ok(bounded(self.lease.lease_grant(request)).await?.into_inner().id)
     }
 
-    /// Renews a lease. Returns whether it still existed.
-    pub(super) async fn keep(&mut self, lease: i64) -> Result<bool, Status> {
+    async fn keep(&mut self, lease: i64) -> Result<bool, Status> {
         let request = tokio_stream::once(LeaseKeepAliveRequest { id: lease });
         let call = async {
             let mut responses = self.lease.lease_keep_alive(request).await?.into_inner();
@@ -129,9 +186,19 @@ impl Calls {
         Ok(bounded(call).await?.is_some_and(|response| response.ttl > 0))
     }
 
-    /// Revokes a lease, which deletes its keys.
-    pub(super) async fn revoke(&mut self, lease: i64) -> Result<(), Status> {
+    async fn revoke(&mut self, lease: i64) -> Result<(), Status> {
         bounded(self.lease.lease_revoke(LeaseRevokeRequest { id: lease })).await.map(drop)
+    }
+}
+
+/// A lease's time in etcd, which counts whole seconds: not less than what the leader counts on.
+pub(super) fn lease_s(time: Duration) -> i64 {
+    time.as_millis().div_ceil(1000) as i64
+}
+
+impl KeyValue {
+    fn state(&self) -> KeyState {
+        KeyState { created: self.create_revision, version: self.version }
     }
 }
 

@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::call::{Calls, put};
+use super::call::{Calls, Conditional, Etcd, KeyState, put};
 use super::records::{CHANGES_MAX, EtcdStore, Request, kept, operations};
 use super::restore;
-use super::wire::KeyValue;
+use super::wire::{KeyValue, RequestOp};
 use super::{EtcdConfig, EtcdError};
 use crate::row;
 
@@ -68,14 +68,7 @@ impl Candidate {
         let Self { runtime, mut calls, config } = self;
         let mut previous = None;
         loop {
-            let tried = runtime.block_on(async {
-                let outcome = contend(&mut calls, &config).await;
-                if !matches!(outcome, Ok(ElectionResult::Won(_))) {
-                    tokio::time::sleep(POLL_INTERVAL).await;
-                }
-                outcome
-            });
-            let now = match tried {
+            let now = match runtime.block_on(attempt(&mut calls, &config)) {
                 Ok(ElectionResult::Won(term)) => {
                     return Leadership::begin(runtime, calls, &config, term).map(Some);
                 }
@@ -93,13 +86,13 @@ impl Candidate {
 
 /// A term: its lease, when the lease was last renewed, and the revision that identifies the term.
 #[derive(Debug, Clone, Copy)]
-struct Term {
+pub(super) struct Term {
     lease: i64,
-    revision: i64,
+    pub(super) revision: i64,
     renewed: Instant,
 }
 
-enum ElectionResult {
+pub(super) enum ElectionResult {
     Won(Term),
     /// Name of the leader.
     Lost(String),
@@ -109,8 +102,17 @@ pub(super) fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
 }
 
+/// Contends once; waits before the next attempt, unless this one was won.
+pub(super) async fn attempt(calls: &mut impl Etcd, config: &EtcdConfig) -> Result<ElectionResult, Status> {
+    let outcome = contend(calls, config).await;
+    if !matches!(outcome, Ok(ElectionResult::Won(_))) {
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    outcome
+}
+
 /// Creates the leader's key, if there is none.
-async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<ElectionResult, Status> {
+async fn contend(calls: &mut impl Etcd, config: &EtcdConfig) -> Result<ElectionResult, Status> {
     let key = leader_key(&config.prefix);
     if let Some(leader) = calls.get(&key).await? {
         return Ok(ElectionResult::Lost(String::from_utf8_lossy(&leader.value).into_owned()));
@@ -118,9 +120,9 @@ async fn contend(calls: &mut Calls, config: &EtcdConfig) -> Result<ElectionResul
     let renewed = Instant::now();
     let lease = calls.grant(config.lease).await?;
     let made = put(key.clone(), config.name.clone().into_bytes(), lease);
-    match calls.if_made_at((&key, 0), vec![made]).await {
-        Ok((true, revision)) => Ok(ElectionResult::Won(Term { lease, revision, renewed })),
-        Ok((false, _)) => {
+    match calls.if_in(&key, KeyState::default(), vec![made]).await {
+        Ok(Conditional::Done(revision)) => Ok(ElectionResult::Won(Term { lease, revision, renewed })),
+        Ok(Conditional::Differs(_)) => {
             let _ = calls.revoke(lease).await;
             Ok(ElectionResult::Lost(String::new()))
         }
@@ -147,14 +149,7 @@ impl Leadership {
         let (requests, queue) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let lost = Arc::<OnceLock<String>>::default();
-        let leader = Leader {
-            calls,
-            prefix: config.prefix.clone(),
-            lease: config.lease,
-            term,
-            epoch: 0,
-            lost: Arc::clone(&lost),
-        };
+        let leader = Leader::new(calls, config, term, Arc::clone(&lost));
         let thread = std::thread::Builder::new().name("netfold-etcd".into());
         let thread = thread.spawn(move || runtime.block_on(leader.lead(queue, stopped)));
         let thread = Some(thread.map_err(EtcdError::Thread)?);
@@ -189,19 +184,49 @@ impl Drop for Leadership {
 
 /// The state of the leader's thread.
 #[derive(Clone)]
-struct Leader {
-    calls: Calls,
+pub(super) struct Leader<E> {
+    calls: E,
     prefix: String,
+    name: String,
     lease: Duration,
     term: Term,
-    /// The greatest next epoch seen: it never decreases.
+    /// The greatest next epoch stored: it never decreases.
     epoch: u32,
+    /// Version of the leader's key: each transaction of the term counts it up by one.
+    version: i64,
+    /// The last transaction may be carried out or not.
+    unsettled: bool,
     lost: Arc<OnceLock<String>>,
 }
 
-impl Leader {
-    async fn lead(mut self, mut queue: mpsc::UnboundedReceiver<Request>, mut stopped: oneshot::Receiver<()>) {
-        let renewing = tokio::spawn(self.clone().renew());
+impl<E: Etcd> Leader<E> {
+    /// `lost` receives the reason when the leadership is lost.
+    pub(super) fn new(calls: E, config: &EtcdConfig, term: Term, lost: Arc<OnceLock<String>>) -> Self {
+        let (prefix, name) = (config.prefix.clone(), config.name.clone());
+        Self { calls, prefix, name, lease: config.lease, term, epoch: 0, version: 1, unsettled: false, lost }
+    }
+
+    /// Answers requests and renews the lease until it is stopped or has no store any more, then revokes the lease.
+    pub(super) async fn lead(
+        mut self,
+        queue: mpsc::UnboundedReceiver<Request>,
+        stopped: oneshot::Receiver<()>,
+    ) {
+        let mut serving = self.clone();
+        tokio::select! {
+            biased;
+            () = serving.serve(queue, stopped) => {}
+            // Requests are answered also when the leadership is lost.
+            never = async { self.clone().renew().await; std::future::pending::<()>().await } => never,
+        }
+        let _ = self.calls.revoke(self.term.lease).await;
+    }
+
+    async fn serve(
+        &mut self,
+        mut queue: mpsc::UnboundedReceiver<Request>,
+        mut stopped: oneshot::Receiver<()>,
+    ) {
         loop {
             tokio::select! {
                 biased;
@@ -215,15 +240,15 @@ impl Leader {
                 },
             }
         }
-        renewing.abort();
-        let _ = self.calls.revoke(self.term.lease).await;
     }
 
     /// Renews the lease until renewal has failed for too long.
     async fn renew(mut self) {
+        let mut began = self.term.renewed;
         loop {
-            tokio::time::sleep(self.lease / 4).await;
-            let began = Instant::now();
+            // Counted from the last attempt: one that was answered while this process was suspended may be long past.
+            tokio::time::sleep_until(began + self.lease / 4).await;
+            began = Instant::now();
             let end = self.term.renewed + self.lease * 3 / 4;
             let kept = tokio::time::timeout_at(end, self.calls.keep(self.term.lease)).await;
             let timed_out = |_| Err(Status::deadline_exceeded("the call timed out"));
@@ -289,36 +314,61 @@ impl Leader {
     }
 
     async fn apply(&mut self, mut changes: Vec<Change>) -> Result<(), EtcdError> {
+        let mut stored = self.epoch;
         changes.retain(|change| match change {
             Change::EpochNext(epoch) => {
-                let later = *epoch > self.epoch;
-                self.epoch = self.epoch.max(*epoch);
+                let later = *epoch > stored;
+                stored = stored.max(*epoch);
                 later
             }
             _ => true,
         });
-        self.change(operations(&self.prefix, &changes)).await
+        self.change(operations(&self.prefix, &changes)).await?;
+        self.epoch = stored;
+        Ok(())
     }
 
-    /// Applies changes while this controller is the leader. Each transaction is atomic, and retried while etcd does not respond:
-    /// the operations are idempotent.
-    async fn change(&mut self, operations: Vec<super::wire::RequestOp>) -> Result<(), EtcdError> {
-        let key = leader_key(&self.prefix);
+    /// Applies changes while this controller is the leader, in transactions of [`CHANGES_MAX`] keys.
+    async fn change(&mut self, operations: Vec<RequestOp>) -> Result<(), EtcdError> {
         for part in operations.chunks(CHANGES_MAX) {
-            loop {
-                if self.lost.get().is_some() {
+            if self.unsettled {
+                self.transact(&[]).await?;
+            }
+            self.transact(part).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes operations atomically, as the next transaction of the term; retried while etcd does not respond.
+    ///
+    /// A transaction requires the leader's key of this term, written as often as there were transactions before, and writes it. So an
+    /// attempt that arrives late changes nothing, be it after one that succeeded, after the next transaction, or after another leader.
+    /// One that has failed may still be carried out, until the next is: that must then be an empty one, of which it does not matter
+    /// which of the two it was.
+    async fn transact(&mut self, operations: &[RequestOp]) -> Result<(), EtcdError> {
+        let key = leader_key(&self.prefix);
+        let before = KeyState { created: self.term.revision, version: self.version };
+        let after = KeyState { version: self.version + 1, ..before };
+        let count = put(key.clone(), self.name.clone().into_bytes(), self.term.lease);
+        let operations: Vec<_> = operations.iter().cloned().chain([count]).collect();
+        self.unsettled = true;
+        loop {
+            if self.lost.get().is_some() {
+                return Err(self.leadership_lost());
+            }
+            match self.calls.if_in(&key, before, operations.clone()).await {
+                Ok(Conditional::Done(_)) => break,
+                // An earlier attempt was carried out.
+                Ok(Conditional::Differs(found)) if found == after => break,
+                Ok(Conditional::Differs(_)) => {
+                    self.give_up("another controller is the leader, or its lease in etcd has expired");
                     return Err(self.leadership_lost());
                 }
-                match self.calls.if_made_at((&key, self.term.revision), part.to_vec()).await {
-                    Ok((true, _)) => break,
-                    Ok((false, _)) => {
-                        self.give_up("another controller is the leader, or its lease in etcd has expired");
-                        return Err(self.leadership_lost());
-                    }
-                    Err(status) => self.again(&status).await?,
-                }
+                Err(status) => self.again(&status).await?,
             }
         }
+        self.version = after.version;
+        self.unsettled = false;
         Ok(())
     }
 

@@ -10,6 +10,9 @@ pub struct KeyValue {
     pub key: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "2")]
     pub create_revision: i64,
+    /// Number of changes since the key was created: 1 then.
+    #[prost(int64, tag = "4")]
+    pub version: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub value: ::prost::alloc::vec::Vec<u8>,
 }
@@ -74,7 +77,7 @@ pub struct Compare {
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub key: ::prost::alloc::vec::Vec<u8>,
-    #[prost(oneof = "compare::TargetUnion", tags = "5")]
+    #[prost(oneof = "compare::TargetUnion", tags = "4, 5")]
     pub target_union: ::core::option::Option<compare::TargetUnion>,
 }
 /// Nested message and enum types in `Compare`.
@@ -150,6 +153,8 @@ pub mod compare {
     }
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum TargetUnion {
+        #[prost(int64, tag = "4")]
+        Version(i64),
         #[prost(int64, tag = "5")]
         CreateRevision(i64),
     }
@@ -163,12 +168,27 @@ pub struct TxnRequest {
     #[prost(message, repeated, tag = "3")]
     pub failure: ::prost::alloc::vec::Vec<RequestOp>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ResponseOp {
+    #[prost(oneof = "response_op::Response", tags = "1")]
+    pub response: ::core::option::Option<response_op::Response>,
+}
+/// Nested message and enum types in `ResponseOp`.
+pub mod response_op {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Response {
+        #[prost(message, tag = "1")]
+        ResponseRange(super::RangeResponse),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TxnResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
     #[prost(bool, tag = "2")]
     pub succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub responses: ::prost::alloc::vec::Vec<ResponseOp>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantRequest {
