@@ -19,7 +19,7 @@ use crate::{metadata, packages, tree};
 pub(crate) const TARGETS: &[&str] =
     &["wire", "worker", "pipeline", "control", "ethernet", "documents", "links", "switch_control"];
 
-/// Seconds a target unless told otherwise.
+/// Seconds for each target by default.
 pub(crate) const SECONDS: u64 = 10;
 
 const MANIFEST: &str = "testbed/fuzz/Cargo.toml";
