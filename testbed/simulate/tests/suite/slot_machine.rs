@@ -1,11 +1,11 @@
-//! Thousands of simulations, each from one seed: the real workers against the reference switch and the generated
+//! A thousand simulations, each from one seed: the real workers against the reference switch and the generated
 //! pipeline in lockstep. `SIM_SEED=n` replays one and prints its scenario; `SIM_SEEDS=n` changes how many are run.
 
 use std::time::Instant;
 
 use netfold_simulate::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
 
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 
 const INTERPRETED_SEEDS: u64 = 40;
 
