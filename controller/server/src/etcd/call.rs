@@ -24,8 +24,8 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Keys read in one call: as many records of the greatest length as fit into a message.
 const PAGE: i64 = 256;
 
-/// Which key it is that has a name: the revision at which it was created, and how often it was written since, 1 when it was created. 0
-/// and 0 where there is none.
+/// The state of a key: the revision at which it was created, and the number of writes since, of which its creation is the first. Both
+/// are 0 where there is no key.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyState {
     pub(super) created: i64,
@@ -54,7 +54,7 @@ pub(super) trait Etcd: Clone {
     async fn all(&mut self, prefix: &str) -> Result<Vec<KeyValue>, Status>;
 
     /// Executes operations if `key` is in this state.
-    async fn if_in(
+    async fn execute_if(
         &mut self,
         key: &str,
         state: KeyState,
@@ -142,7 +142,7 @@ impl Etcd for Calls {
         }
     }
 
-    async fn if_in(
+    async fn execute_if(
         &mut self,
         key: &str,
         state: KeyState,

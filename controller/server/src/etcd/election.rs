@@ -20,6 +20,9 @@ use crate::row;
 /// Interval between a candidate's checks of the leader's key, and base of the delay between retries of a call.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Why a leader gives up whose key in etcd is not there any more, or another's.
+pub(super) const DEPOSED: &str = "another controller is the leader, or its lease in etcd has expired";
+
 const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
 
 /// Why a candidate is not the leader.
@@ -120,7 +123,7 @@ async fn contend(calls: &mut impl Etcd, config: &EtcdConfig) -> Result<ElectionR
     let renewed = Instant::now();
     let lease = calls.grant(config.lease).await?;
     let made = put(key.clone(), config.name.clone().into_bytes(), lease);
-    match calls.if_in(&key, KeyState::default(), vec![made]).await {
+    match calls.execute_if(&key, KeyState::default(), vec![made]).await {
         Ok(Conditional::Done(revision)) => Ok(ElectionResult::Won(Term { lease, revision, renewed })),
         Ok(Conditional::Differs(_)) => {
             let _ = calls.revoke(lease).await;
@@ -356,12 +359,12 @@ impl<E: Etcd> Leader<E> {
             if self.lost.get().is_some() {
                 return Err(self.leadership_lost());
             }
-            match self.calls.if_in(&key, before, operations.clone()).await {
+            match self.calls.execute_if(&key, before, operations.clone()).await {
                 Ok(Conditional::Done(_)) => break,
                 // An earlier attempt was carried out.
                 Ok(Conditional::Differs(found)) if found == after => break,
                 Ok(Conditional::Differs(_)) => {
-                    self.give_up("another controller is the leader, or its lease in etcd has expired");
+                    self.give_up(DEPOSED);
                     return Err(self.leadership_lost());
                 }
                 Err(status) => self.again(&status).await?,

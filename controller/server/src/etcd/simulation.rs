@@ -4,7 +4,7 @@
 //! of its own. What holds:
 //!
 //! - Terms increase.
-//! - A leader that is connected to etcd remains the leader.
+//! - A leader whose key is in etcd does not give up because its key is gone.
 //! - A leader that is neither suspended nor dead knows that it has lost the leadership before another controller is elected.
 //! - A change that was acknowledged is there for the successors of its leader, until one of them changes it. What was not acknowledged is there
 //!   as a whole record, or not at all. Nothing of an earlier leader is stored once its successor has read the records.
@@ -26,7 +26,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::election::{ElectionResult, Leader, attempt, leader_key};
+use super::election::{DEPOSED, ElectionResult, Leader, attempt, leader_key};
 use super::records::Request;
 use super::{EtcdConfig, EtcdError};
 use cluster::{Cluster, SimulatedCalls};
@@ -137,7 +137,7 @@ fn name(tenant: usize) -> String {
     format!("t{tenant}")
 }
 
-/// Where a controller is suspended, and how long.
+/// Until when each controller is suspended.
 type Suspended = Arc<Mutex<Vec<Instant>>>;
 
 /// A process that does not run while it is suspended.
@@ -208,7 +208,7 @@ impl World {
             let leader = Leader::new(calls.clone(), &config, term, Arc::clone(&lost));
             let work = async {
                 self.work(&requests, term.revision, &lost, &mut rng).await;
-                let deposed = lost.get().is_some_and(|why| why.starts_with("another controller"));
+                let deposed = lost.get().is_some_and(|why| why == DEPOSED);
                 let leads = self.cluster.term(&leader_key(PREFIX)) == term.revision;
                 assert!(
                     !(deposed && leads),
@@ -279,8 +279,8 @@ impl World {
             match rng.random_range(0..5) {
                 0 => self.cluster.cut(controller, time),
                 1 => self.cluster.go_down(time),
-                3 => self.cluster.fill_up(time),
-                2 => {
+                2 => self.cluster.fill_up(time),
+                3 => {
                     let until = &mut self.suspended.lock().unwrap()[controller];
                     *until = (*until).max(Instant::now() + time);
                 }
@@ -332,7 +332,7 @@ fn play(seed: u64) -> Outcome {
             lease: Duration::from_millis(rng.random_range(2000..10_000)),
             seed,
         };
-        let controllers_run = futures_of(&world, controllers);
+        let running = run_controllers(&world, controllers);
         let faults = async {
             world.disturb(controllers, rng).await;
             world.converge().await;
@@ -340,14 +340,14 @@ fn play(seed: u64) -> Outcome {
         tokio::select! {
             biased;
             () = faults => {}
-            () = controllers_run => {}
+            () = running => {}
         }
         world.referee.lock().unwrap().outcome.clone()
     })
 }
 
 /// All controllers, each started again when it was killed.
-async fn futures_of(world: &World, controllers: usize) {
+async fn run_controllers(world: &World, controllers: usize) {
     let mut all = tokio::task::JoinSet::new();
     let local = tokio::task::LocalSet::new();
     for controller in 0..controllers {

@@ -239,7 +239,7 @@ impl Etcd for SimulatedCalls {
         self.call(all).await
     }
 
-    async fn if_in(
+    async fn execute_if(
         &mut self,
         key: &str,
         state: KeyState,
