@@ -195,7 +195,7 @@ const HELD: Duration = Duration::from_secs(10);
 const THREADS: &[&str] = &["netfold-front", "netfold-control", "p4runtime"];
 
 #[test]
-#[ignore = "takes minutes: run it by hand, with a limit of 12,000 descriptors or more, and --nocapture"]
+#[ignore = "takes minutes: run it by hand in the release build, with a limit of 12,000 descriptors or more, and --nocapture"]
 fn ten_thousand_silent_connections_disturb_nothing() {
     let own = getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
@@ -284,7 +284,7 @@ fn own_address(index: usize) -> Ipv4Addr {
 }
 
 #[test]
-#[ignore = "takes minutes: run it by hand, with a limit of 12,000 descriptors or more, and --nocapture"]
+#[ignore = "takes minutes: run it by hand in the release build, with a limit of 12,000 descriptors or more, and --nocapture"]
 fn ten_thousand_silent_connections_disturb_no_shared_memory_and_no_rendezvous() {
     let own = getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
