@@ -165,6 +165,11 @@ impl Handle {
         answer.recv().map_err(|_| CallError)
     }
 
+    /// Whether no thread runs the switch, so that calls do not wait for one.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.0, Access::Idle(_))
+    }
+
     /// Requests the switch to stop after its current burst. No effect if it has stopped.
     pub fn stop(&self) {
         let _ = self.call(|core| core.stopping = true);

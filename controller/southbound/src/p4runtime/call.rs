@@ -1,6 +1,7 @@
 //! The calls of P4Runtime, one at a time, with a deadline and errors that suggest a remedy.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_p4_runtime::google::{self, Code};
@@ -13,7 +14,7 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::error::{P4RuntimeError, Rpc, UpdateFailure};
-use super::tls::{Connector, Fault};
+use super::tls::{Connector, Dial, Fault, SystemDialer};
 use netfold_controller::topology::Tls;
 
 /// Largest message taken from a switch, in bytes: a P4Info with a compiled pipeline, or all entries of a table.
@@ -51,9 +52,15 @@ pub(super) struct RemoteAddress<'a> {
     /// `host:port` or `unix:path`.
     pub(super) address: &'a str,
     pub(super) tls: Option<&'a Tls>,
+    pub(super) dialer: Arc<dyn Dial>,
     pub(super) connect_within: Duration,
     /// Time for each call.
     pub(super) within: Duration,
+}
+
+/// Connects to an address by the system's network, each time within a time.
+pub(super) fn system_dialer(address: &str, within: Duration) -> Arc<dyn Dial> {
+    Arc::new(SystemDialer::new(address, within, KEEPALIVE))
 }
 
 impl RemoteAddress<'_> {
@@ -85,7 +92,7 @@ impl RemoteAddress<'_> {
         deadline: tokio::time::Instant,
     ) -> Result<Remote, (Option<tonic::transport::Error>, Option<P4RuntimeError>)> {
         let fault = Fault::default();
-        let connector = Connector::new(self.address, self.tls, self.connect_within, KEEPALIVE, fault.clone());
+        let connector = Connector::new(self.address, self.tls, Arc::clone(&self.dialer), fault.clone());
         let connecting = endpoint.connect_with_connector(connector);
         let source = match tokio::time::timeout_at(deadline, connecting).await {
             Ok(Ok(channel)) => {

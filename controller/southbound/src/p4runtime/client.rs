@@ -11,7 +11,7 @@ use netfold_p4_runtime::{Schema, v1};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-use super::call::{BATCH_MAX, Remote, RemoteAddress};
+use super::call::{BATCH_MAX, Remote, RemoteAddress, system_dialer};
 use super::error::P4RuntimeError;
 use super::stream::Stream;
 use super::tls;
@@ -91,6 +91,7 @@ impl Client {
                 device_id,
                 address: &address,
                 tls: tls.as_ref(),
+                dialer: system_dialer(&address, connect_within),
                 connect_within,
                 within: call_within,
             };

@@ -22,6 +22,8 @@ mod desired;
 mod keeper;
 mod ports;
 mod session;
+#[cfg(test)]
+mod simulation;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -47,7 +49,7 @@ use super::pipeline::Pipeline;
 use super::tls;
 use call::{Call, CallResult, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
-use keeper::Keeper;
+use keeper::{Environment, Keeper};
 use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
 use netfold_controller::topology::Tls;
 
@@ -317,8 +319,16 @@ impl Managed {
         let (stop, stopped) = oneshot::channel();
         let failed = |source| P4RuntimeError::Thread { switch: switch.clone(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let keeper =
-            Keeper::new(config, pipeline, desired, Arc::clone(&shared), receiver, Box::new(listener))?;
+        let environment = Environment::system(&config);
+        let keeper = Keeper::new(
+            config,
+            environment,
+            pipeline,
+            desired,
+            Arc::clone(&shared),
+            receiver,
+            Box::new(listener),
+        )?;
         let thread = std::thread::Builder::new()
             .name(format!("switch {switch}"))
             .spawn(move || {

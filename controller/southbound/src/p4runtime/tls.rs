@@ -17,7 +17,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, SignatureScheme};
 
-pub(super) use connector::{Connector, Fault};
+#[cfg(test)]
+pub(super) use connector::{Bytes, Dialing};
+pub(super) use connector::{Connector, Dial, Fault, SystemDialer};
 use netfold_controller::topology::Tls;
 
 /// Longest file of certificates that is read, in bytes.

@@ -101,6 +101,19 @@ impl Device {
         self.handle.call(call).map_err(|_| Fault::stopped())
     }
 
+    /// Runs what may wait for the switch on a thread for that; here, if no thread runs the switch. `None` when it panics, or the runtime ends.
+    #[cfg(feature = "grpc")]
+    pub(crate) async fn aside<A: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Self) -> A + Send + 'static,
+    ) -> Option<A> {
+        if self.handle.is_idle() {
+            return Some(call(self));
+        }
+        let device = Arc::clone(self);
+        tokio::task::spawn_blocking(move || call(&device)).await.ok()
+    }
+
     fn known(&self, device_id: u64) -> Result<(), Fault> {
         if device_id == self.id {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the fuzz targets call in place of the server's connections. No part of the interface.
+//! What fuzz targets and simulations call in place of the server. No part of the interface.
 
 use netfold_p4::ir::Program;
 use netfold_p4_runtime::google::Code;
@@ -8,6 +8,7 @@ use netfold_p4_runtime::ports::{
 };
 use netfold_p4_runtime::v1;
 use netfold_switch::Handle;
+use std::sync::Arc;
 
 use crate::device::Device;
 use crate::fault::Fault;
@@ -30,16 +31,17 @@ fn each(results: Vec<Result<(), Fault>>) -> Vec<Result<(), Refused>> {
 pub type Found = (Vec<v1::Entity>, Vec<Result<(), Refused>>);
 
 /// A device and its ports, as the services call them. Errors are what a client gets.
+#[derive(Clone)]
 pub struct Control {
-    device: Device,
-    ports: Ports,
+    device: Arc<Device>,
+    ports: Arc<Ports>,
 }
 
 impl Control {
     /// The control of a switch, with the device number 1.
     pub fn new(handle: &Handle, cpu_port: u16) -> Result<Self, Refused> {
-        let device = Device::new(1, handle.clone()).map_err(refused)?;
-        Ok(Self { device, ports: Ports::new(handle.clone(), cpu_port).map_err(refused)? })
+        let device = Arc::new(Device::new(1, handle.clone()).map_err(refused)?);
+        Ok(Self { device, ports: Arc::new(Ports::new(handle.clone(), cpu_port).map_err(refused)?) })
     }
 
     /// Records the program that the switch runs.
@@ -129,5 +131,32 @@ impl Control {
     /// Describe, of the service `Ports`.
     pub fn describe(&self) -> Result<DescribeResponse, Refused> {
         self.ports.describe(&DescribeRequest::default()).map_err(refused)
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl Control {
+    /// Serves connections that were made by other means than the server's listener, until the switch ends.
+    ///
+    /// # Errors
+    ///
+    /// What ended the server.
+    pub async fn serve<C>(
+        &self,
+        handle: &Handle,
+        cpu_port: u16,
+        incoming: impl tokio_stream::Stream<Item = std::io::Result<C>>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    where
+        C: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+        C: tonic::transport::server::Connected<ConnectInfo: Clone + Send + Sync>,
+    {
+        let packets = Arc::default();
+        let from_pipeline =
+            crate::packets::open(handle, cpu_port, &packets).map_err(|fault| fault.message)?;
+        let service =
+            crate::service::Service::new(Arc::clone(&self.device), Arc::clone(&self.ports), packets);
+        let transport = crate::server::transport(None)?;
+        Ok(crate::server::serve_incoming(transport, incoming, service, from_pipeline).await?)
     }
 }

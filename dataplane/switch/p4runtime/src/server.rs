@@ -11,9 +11,12 @@ use netfold_listener::grpc::TrackRequests;
 use netfold_listener::{ListenerCounters, policy};
 use netfold_p4::ir::Program;
 use netfold_switch::Handle;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
 use tonic::codegen::http::HeaderMap;
+use tonic::transport::server::Connected;
 use tower::service_fn;
 
 use crate::device::Device;
@@ -188,7 +191,7 @@ impl Drop for Server {
 }
 
 /// HTTP/2, encrypted if configured.
-fn transport(tls: Option<&Tls>) -> Result<tonic::transport::Server, ServerError> {
+pub(crate) fn transport(tls: Option<&Tls>) -> Result<tonic::transport::Server, ServerError> {
     let server = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(30)));
@@ -214,16 +217,34 @@ async fn serve(
         async move { while sender.send(Ok::<_, io::Error>(acceptor.next().await)).await.is_ok() {} },
     );
     let incoming = tokio_stream::wrappers::ReceiverStream::new(connections);
+    tokio::select! {
+        served = serve_incoming(transport, incoming, service, from_pipeline) => {
+            served.map_err(|error| failed(error.into()))
+        }
+        // Open streams end with the runtime.
+        _ = stopped => Ok(()),
+    }
+}
+
+/// Serves connections, and delivers what the pipeline sends to controllers.
+pub(crate) async fn serve_incoming<C>(
+    transport: tonic::transport::Server,
+    incoming: impl Stream<Item = io::Result<C>>,
+    service: Service,
+    from_pipeline: mpsc::Receiver<Vec<u8>>,
+) -> Result<(), tonic::transport::Error>
+where
+    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    C::ConnectInfo: Clone + Send + Sync + 'static,
+{
     let delivery = service.clone();
     // Clients authenticate by certificates, if at all.
     let transport = transport.layer(TrackRequests::new(|_: &HeaderMap| false));
     let server =
         transport.serve_with_incoming(service_fn(move |request| service.clone().answer(request)), incoming);
     tokio::select! {
-        served = server => served.map_err(|error| failed(error.into())),
+        served = server => served,
         // The switch has ended, or its CPU port has another server: calls return that error.
         () = async { delivery.deliver(from_pipeline).await; std::future::pending().await } => Ok(()),
-        // Open streams end with the runtime.
-        _ = stopped => Ok(()),
     }
 }

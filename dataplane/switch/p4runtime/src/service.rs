@@ -49,14 +49,6 @@ where
     Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE_LEN_MAX)
 }
 
-/// Runs a function that waits for the switch on a thread that may block.
-async fn blocking<A: Send + 'static>(
-    call: impl FnOnce() -> Result<A, Status> + Send + 'static,
-) -> Result<Response<A>, Status> {
-    let done = tokio::task::spawn_blocking(call).await;
-    done.map_err(|_| Status::internal("the call failed unexpectedly; please report it"))?.map(Response::new)
-}
-
 impl Service {
     pub(crate) fn new(device: Arc<Device>, ports: Arc<Ports>, packets: Arc<PacketCount>) -> Self {
         Self { streams: Arc::new(Streams::new(Arc::clone(&device), packets)), device, ports }
@@ -153,18 +145,20 @@ impl Service {
         answer: fn(&Device, &Ports, &Q) -> Result<Q::Response, Fault>,
     ) -> http::Response<Body> {
         let call = |request: Request<Q>| {
-            let (device, ports) = (Arc::clone(&self.device), Arc::clone(&self.ports));
-            blocking(move || Ok(answer(&device, &ports, request.get_ref())?))
+            let ports = Arc::clone(&self.ports);
+            self.clone().blocking(move |device| Ok(answer(device, &ports, request.get_ref())?))
         };
         grpc().unary(service_fn(call), request).await
     }
 
-    /// Runs a call on a thread that may block.
+    /// Runs a call that may wait for the switch.
     async fn blocking<A: Send + 'static>(
         self,
         call: impl FnOnce(&Device) -> Result<A, Status> + Send + 'static,
     ) -> Result<Response<A>, Status> {
-        blocking(move || call(&self.device)).await
+        let done = self.device.aside(call).await;
+        let failed = || Status::internal("the call failed unexpectedly; please report it");
+        done.ok_or_else(failed)?.map(Response::new)
     }
 
     async fn read(
@@ -200,10 +194,10 @@ impl Service {
         for (id, cells) in found.registers {
             let mut start = 0;
             loop {
-                let (device, cells) = (Arc::clone(&self.device), cells.clone());
-                let read = move || device.registers(found.generation, id, &cells, start, CELLS);
-                let part = tokio::task::spawn_blocking(read).await;
-                let part = part.unwrap_or_else(|_| Err(Fault::stopped()))?;
+                let cells = cells.clone();
+                let read =
+                    move |device: &Device| device.registers(found.generation, id, &cells, start, CELLS);
+                let part = self.device.aside(read).await.unwrap_or_else(|| Err(Fault::stopped()))?;
                 if part.is_empty() {
                     break;
                 }

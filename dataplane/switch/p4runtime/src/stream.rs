@@ -115,7 +115,8 @@ impl Streams {
                 break;
             }
         }
-        let left = tokio::task::spawn_blocking(move || self.leave(client));
+        let device = Arc::clone(&self.device);
+        let left = device.aside(move |_| self.leave(client));
         // The task does not panic; if the runtime is shut down, there is no client left.
         let _ = left.await;
     }
@@ -128,14 +129,15 @@ impl Streams {
     async fn handle(self: Arc<Self>, client: u64, update: Option<StreamRequest>) -> Result<(), Fault> {
         let wrong = match update {
             Some(StreamRequest::Arbitration(update)) => {
-                let bid = tokio::task::spawn_blocking(move || {
+                let device = Arc::clone(&self.device);
+                let bid = device.aside(move |device| {
                     // No write of the old primary is in progress when the new one is notified.
-                    let _quiet = self.device.quiesce();
-                    let notices = self.device.arbiter().bid(client, &update)?;
+                    let _quiet = device.quiesce();
+                    let notices = device.arbiter().bid(client, &update)?;
                     self.notify(notices);
                     Ok(())
                 });
-                return bid.await.unwrap_or_else(|_| Err(Fault::stopped()));
+                return bid.await.unwrap_or_else(|| Err(Fault::stopped()));
             }
             Some(StreamRequest::DigestAck(ack)) => {
                 let details = DigestListAckError { digest_list_ack: Some(ack) };
@@ -158,9 +160,9 @@ impl Streams {
     ///
     /// The error that ends the stream.
     async fn packets_out(&self, client: u64, packets: Vec<PacketOut>) -> Result<(), Fault> {
-        let (device, given) = (Arc::clone(&self.device), packets.len());
-        let sent = tokio::task::spawn_blocking(move || device.packets_out(client, packets)).await;
-        let refused = sent.map_err(|_| Fault::stopped())??;
+        let given = packets.len();
+        let sent = self.device.aside(move |device| device.packets_out(client, packets)).await;
+        let refused = sent.ok_or_else(Fault::stopped)??;
         self.packets.count_out(given - refused.len());
         for (fault, packet) in refused {
             let packet_out = Some(packet).filter(|packet| packet.encoded_len() <= ECHO_MAX);

@@ -12,7 +12,7 @@ use super::Repaired;
 use netfold_controller::driver::DriverError;
 
 /// One call of [`netfold_controller::SwitchDriver`], or of a handle's own.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Request {
     Bind { port: u16, peer: SocketAddr },
     Authenticate { port: u16, keys: JobKeys },
@@ -74,6 +74,16 @@ impl Call {
 }
 
 impl Ticket {
+    /// The answer, if it is there; an error when the keeper is gone.
+    #[cfg(test)]
+    pub(super) fn poll(&self) -> Result<Option<CallResult>, mpsc::TryRecvError> {
+        match self.answer.try_recv() {
+            Ok(answer) => Ok(Some(answer)),
+            Err(mpsc::TryRecvError::Empty) => Ok(None),
+            Err(gone) => Err(gone),
+        }
+    }
+
     /// Waits for the answer. `None` when nothing was begun within `timeout`, and nothing will be; what was begun is
     /// waited for, since each of its steps has a limit of its own. `None` as well when the keeper is gone.
     pub(super) fn wait(self, timeout: Duration) -> Option<CallResult> {

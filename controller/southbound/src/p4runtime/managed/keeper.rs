@@ -14,15 +14,18 @@ use netfold_p4::p4info;
 use netfold_p4_runtime::google::Code;
 use netfold_p4_runtime::state::{Changes, Observed, group_entity, update};
 use netfold_p4_runtime::v1::UpdateType;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
-use super::super::call::{Remote, RemoteAddress, chain};
+use super::super::call::{Remote, RemoteAddress, chain, system_dialer};
 use super::super::driver::{PeerPort, refused};
 use super::super::error::P4RuntimeError;
 use super::super::peers::{Attachment, PortError};
 use super::super::pipeline::Pipeline;
 use super::super::stream::{Arbitration, Stream};
+use super::super::tls::Dial;
 use super::call::{Call, CallResult, Reply, Request};
 use super::desired::{Bound, Desired, port_error};
 use super::ports::{self, Description};
@@ -46,10 +49,29 @@ pub(super) struct Keeper {
     calls: mpsc::UnboundedReceiver<Call>,
     listener: Listener,
     backoff: Backoff,
+    environment: Environment,
     /// The reason that was reported last.
     reported_down: Option<String>,
+    /// The switch has lost what its slots held, and that is not reported yet.
+    has_lost: bool,
     /// Groups whose last change failed. Some switches forget half of such a group and say that they have all of it.
     pub(super) doubtful: BTreeSet<u16>,
+}
+
+/// What the keeper does not decide by itself.
+pub(super) struct Environment {
+    /// How it connects.
+    pub(super) dialer: Arc<dyn Dial>,
+    /// By how much it varies its waits.
+    pub(super) rng: StdRng,
+}
+
+impl Environment {
+    /// The system's network and random numbers.
+    pub(super) fn system(config: &ManagedConfig) -> Self {
+        let dialer = system_dialer(&config.address, config.connect_within);
+        Self { dialer, rng: StdRng::seed_from_u64(RandomState::new().build_hasher().finish()) }
+    }
 }
 
 /// A change that was not made, or not surely. With a reason, the connection is of no more use.
@@ -91,17 +113,17 @@ impl Backoff {
         self.next = self.bounds.0;
     }
 
-    fn wait(&mut self) -> Duration {
+    fn wait(&mut self, rng: &mut StdRng) -> Duration {
         let wait = self.next.min(self.bounds.1);
         self.next = (wait * 2).min(self.bounds.1);
-        let chance = RandomState::new().build_hasher().finish() % 1024;
-        wait / 2 + (wait / 2) * chance as u32 / 1024
+        wait / 2 + (wait / 2).mul_f64(rng.random())
     }
 }
 
 impl Keeper {
     pub(super) fn new(
         config: ManagedConfig,
+        environment: Environment,
         pipeline: Pipeline,
         desired: Desired,
         shared: Arc<Shared>,
@@ -111,6 +133,7 @@ impl Keeper {
         let mut keeper = Self {
             limits: limits(&pipeline.profile, &config),
             backoff: Backoff::new(config.retry),
+            environment,
             config,
             pipeline,
             desired,
@@ -118,6 +141,7 @@ impl Keeper {
             calls,
             listener,
             reported_down: None,
+            has_lost: false,
             doubtful: BTreeSet::new(),
         };
         let bound: Vec<(u16, SocketAddr)> =
@@ -155,7 +179,7 @@ impl Keeper {
     /// Runs until the last handle is dropped.
     pub(super) async fn run(mut self) {
         loop {
-            let connecting = connect(&self.config, &self.shared);
+            let connecting = connect(&self.config, &self.environment.dialer, &self.shared);
             let Some(connected) =
                 meanwhile(&mut self.calls, &mut self.desired, &self.shared, connecting).await
             else {
@@ -171,7 +195,7 @@ impl Keeper {
                 Err(error) => chain(&error),
             };
             self.down(reason);
-            let pause = sleep(self.backoff.wait());
+            let pause = sleep(self.backoff.wait(&mut self.environment.rng));
             if meanwhile(&mut self.calls, &mut self.desired, &self.shared, pause).await.is_none() {
                 return;
             }
@@ -260,7 +284,9 @@ impl Keeper {
         let observed = observed.map_err(|error| if pushed { misfit(error) } else { error })?;
         let rebooted = self.config.boot.is_some() && self.config.boot != described.boot;
         let emptied = !self.desired.entries.is_empty() && observed.is_empty();
-        let fresh = pushed || rebooted || emptied;
+        // After the first attempt nothing shows the loss any more: it is remembered until it is reported.
+        let fresh = self.has_lost || pushed || rebooted || emptied;
+        self.has_lost = fresh;
         if fresh {
             self.desired.forget();
             self.doubtful.clear();
@@ -271,6 +297,7 @@ impl Keeper {
         self.reported_down = None;
         let up = SwitchEvent::Up { fresh, limits, numerics, boot: described.boot, data: described.data };
         (self.listener)(up);
+        self.has_lost = false;
         if !fresh && !repaired.is_nothing() {
             (self.listener)(SwitchEvent::Repaired(repaired));
         }
@@ -436,12 +463,17 @@ fn misfit(error: P4RuntimeError) -> P4RuntimeError {
 }
 
 /// Connects and bids.
-async fn connect(config: &ManagedConfig, shared: &Shared) -> Result<Session, P4RuntimeError> {
+async fn connect(
+    config: &ManagedConfig,
+    dialer: &Arc<dyn Dial>,
+    shared: &Shared,
+) -> Result<Session, P4RuntimeError> {
     let address = RemoteAddress {
         switch: shared.name.clone(),
         device_id: config.device_id,
         address: &config.address,
         tls: config.tls.as_ref(),
+        dialer: Arc::clone(dialer),
         connect_within: config.connect_within,
         within: config.call_within,
     };

@@ -24,6 +24,46 @@ const ALERT: [u8; 2] = [0x15, 0x03];
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Connecting = Pin<Box<dyn Future<Output = Result<TokioIo<Connection>, BoxError>> + Send>>;
+pub(in super::super) type Dialing = Pin<Box<dyn Future<Output = Result<Box<dyn Bytes>, BoxError>> + Send>>;
+
+/// How a switch is reached.
+pub(in super::super) trait Dial: Send + Sync {
+    /// Opens a connection without TLS.
+    fn dial(&self, uri: Uri) -> Dialing;
+}
+
+/// Connections by the system's network.
+#[derive(Debug)]
+pub(in super::super) struct SystemDialer {
+    address: String,
+    http: HttpConnector,
+}
+
+impl SystemDialer {
+    /// To `host:port`, or `unix:path`.
+    pub(in super::super) fn new(address: &str, within: Duration, keepalive: Duration) -> Self {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_keepalive(Some(keepalive));
+        http.set_connect_timeout(Some(within));
+        Self { address: address.to_owned(), http }
+    }
+}
+
+impl Dial for SystemDialer {
+    fn dial(&self, uri: Uri) -> Dialing {
+        if let Some(path) = self.address.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+            return Box::pin(async { Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Bytes>) });
+        }
+        let mut http = self.http.clone();
+        Box::pin(async move {
+            std::future::poll_fn(|cx| http.poll_ready(cx)).await?;
+            Ok(Box::new(http.call(uri).await?.into_inner()) as Box<dyn Bytes>)
+        })
+    }
+}
 
 /// The TLS error of a switch's connection, if there is one. It is kept until the switch sends data, since the client reconnects
 /// before a caller asks why the last connection broke.
@@ -57,11 +97,11 @@ impl Fault {
 }
 
 /// Connects to one switch, each time with the certificates as they are then.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(in super::super) struct Connector {
     address: String,
     tls: Option<Tls>,
-    http: HttpConnector,
+    dialer: Arc<dyn Dial>,
     fault: Fault,
 }
 
@@ -70,40 +110,24 @@ impl Connector {
     pub(in super::super) fn new(
         address: &str,
         tls: Option<&Tls>,
-        within: Duration,
-        keepalive: Duration,
+        dialer: Arc<dyn Dial>,
         fault: Fault,
     ) -> Self {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_keepalive(Some(keepalive));
-        http.set_connect_timeout(Some(within));
-        Self { address: address.to_owned(), tls: tls.cloned(), http, fault }
+        Self { address: address.to_owned(), tls: tls.cloned(), dialer, fault }
     }
 
-    /// A connection without TLS.
-    async fn reach(&mut self, uri: Uri) -> Result<Box<dyn Bytes>, BoxError> {
-        if let Some(path) = self.address.strip_prefix("unix:") {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            return Ok(Box::new(UnixStream::connect(path).await?));
-        }
-        std::future::poll_fn(|cx| self.http.poll_ready(cx)).await?;
-        Ok(Box::new(self.http.call(uri).await?.into_inner()))
-    }
-
-    async fn open(mut self, uri: Uri) -> Result<Connection, BoxError> {
+    async fn open(self, uri: Uri) -> Result<Connection, BoxError> {
         let fault = self.fault.clone();
         let record = |error: TlsError| {
             fault.set(Some(error.clone()));
             error
         };
         let Some(tls) = self.tls.clone() else {
-            let bytes = self.reach(uri).await?;
+            let bytes = self.dialer.dial(uri).await?;
             return Ok(Connection { bytes, watch: Watch::Plain(Vec::new()), fault, broken: None });
         };
         let secured = load(&tls, &self.address).map_err(record)?;
-        let bytes = self.reach(uri).await?;
+        let bytes = self.dialer.dial(uri).await?;
         // Lets a caller whose wait times out report an unfinished handshake.
         fault.set_shaking(true);
         let circumstances = Circumstances::of(&secured);
@@ -130,7 +154,7 @@ impl Service<Uri> for Connector {
 }
 
 /// A connection's bytes, whatever they go over.
-trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(in super::super) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
 
