@@ -9,6 +9,7 @@ use std::time::Duration;
 use netfold_collectives::reduce;
 use netfold_control::{Admission, Band, MemberCounters};
 use netfold_io::PacketIo;
+use netfold_proto::Tolerance;
 use netfold_proto::session::SessionFailure;
 use netfold_wire::{DType, Mode, ReduceOp};
 
@@ -285,12 +286,14 @@ pub struct Settings {
     pub mode: Mode,
     /// The group key of a confidential job.
     pub group_key: Option<GroupKey>,
+    /// How many contributions may be left out of sums.
+    pub tolerance: Tolerance,
 }
 
 impl Settings {
     fn config(&self) -> Arc<JobConfig> {
-        let Self { mode, group_key } = self.clone();
-        Arc::new(JobConfig { mode, group_key, ..JobConfig::default() })
+        let Self { mode, group_key, tolerance } = self.clone();
+        Arc::new(JobConfig { mode, group_key, tolerance, ..JobConfig::default() })
     }
 }
 

@@ -6,6 +6,7 @@
 //! whatever else the machine does meets all of them. Open MPI runs with each of its algorithms; the fastest counts.
 
 mod collective;
+mod controlled;
 mod network;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use super::peers::{
     algorithm_words, keep_fastest_algorithms,
 };
 pub use collective::StarCollective;
+use controlled::Controlled;
 use network::Star;
 
 /// What to measure.
@@ -59,6 +61,8 @@ pub struct StarConfig {
     pub busy_poll: Duration,
     /// File of the group key with which confidential jobs are measured beside plain ones.
     pub confidential: Option<PathBuf>,
+    /// Whether jobs of authenticated packets are measured beside plain ones.
+    pub authenticated: bool,
 }
 
 impl StarConfig {
@@ -68,6 +72,12 @@ impl StarConfig {
             ReduceOp::Sum => self.collective.name().into(),
             op => format!("{} ({op})", self.collective.name()),
         }
+    }
+
+    /// For how many microseconds switch and ranks of a system poll.
+    fn busy_poll_of(&self, system: System) -> String {
+        let time = if matches!(system, System::Polling(_)) { self.busy_poll } else { Duration::ZERO };
+        time.as_micros().to_string()
     }
 }
 
@@ -79,6 +89,8 @@ pub enum System {
     Netfold(Mode),
     /// The same in a confidential job.
     Confidential(Mode),
+    /// The same in a job of authenticated packets, which a controller admits by TLS.
+    Authenticated(Mode),
     /// The same where switch and ranks poll before they sleep.
     Polling(Mode),
     /// Netfold's own ring, without a switch.
@@ -95,6 +107,7 @@ impl System {
         match self {
             Self::Netfold(mode) => format!("netfold {mode}"),
             Self::Confidential(mode) => format!("netfold {mode} confidential"),
+            Self::Authenticated(mode) => format!("netfold {mode} authenticated"),
             Self::Polling(mode) => format!("netfold {mode} polling"),
             Self::Ring => "netfold ring".into(),
             Self::Gloo => "gloo".into(),
@@ -107,17 +120,23 @@ impl System {
         matches!(self, Self::Gloo | Self::OpenMpi(_))
     }
 
-    /// The system that differs in that its job is not confidential, or that it does not poll.
+    /// The system that differs in that its job is neither confidential nor authenticated, or that it does not poll.
     pub fn plain(self) -> Option<Self> {
         match self {
-            Self::Confidential(mode) | Self::Polling(mode) => Some(Self::Netfold(mode)),
+            Self::Confidential(mode) | Self::Authenticated(mode) | Self::Polling(mode) => {
+                Some(Self::Netfold(mode))
+            }
             _ => None,
         }
     }
 
     /// Bytes of lanes for each byte of a tensor that is reduced through a switch by `hosts` hosts; `None` where it is not reduced there.
     fn wire_share(self, (dtype, op): (DType, ReduceOp), hosts: u16) -> Option<f64> {
-        let (Self::Netfold(mode) | Self::Confidential(mode) | Self::Polling(mode)) = self else {
+        let (Self::Netfold(mode)
+        | Self::Confidential(mode)
+        | Self::Authenticated(mode)
+        | Self::Polling(mode)) = self
+        else {
             return None;
         };
         netfold::switch_reduces(mode, LaneOps::ALL, dtype, op).ok()?;
@@ -195,6 +214,9 @@ pub enum StarError {
     /// The machine gives no namespaces.
     #[error("the star of namespaces cannot be built; it needs root, iproute2 and tbf")]
     Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The controller's certificate cannot be made.
+    #[error("the certificate of the measured controller cannot be made")]
+    Certificate(#[source] rcgen::Error),
     /// A peer, or one of Netfold's own programs, failed.
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -204,19 +226,31 @@ fn named<S: serde::Serializer>(value: &impl std::fmt::Display, serializer: S) ->
     serializer.collect_str(value)
 }
 
-/// Every system that can be measured, confidential and polling jobs only if requested. Peers are measured with sums of `f32`, and modes where blocks are summed.
+/// Which jobs are measured beside plain ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Variants {
+    /// Confidential jobs.
+    pub confidential: bool,
+    /// Jobs of authenticated packets.
+    pub authenticated: bool,
+    /// Jobs whose ranks and switch poll before they sleep.
+    pub polling: bool,
+}
+
+/// Every system that can be measured. Peers are measured with sums of `f32`, and modes where blocks are summed.
 pub fn systems(
     peers: &Peers,
     collective: StarCollective,
     (dtype, op): (DType, ReduceOp),
-    (confidential, polling): (bool, bool),
+    variants: Variants,
 ) -> Vec<System> {
     let mut systems = Vec::new();
     let modes = [Mode::Bfp32, Mode::Bfp16];
     for mode in &modes[..if is_quantised(dtype, op) { 2 } else { 1 }] {
         systems.push(System::Netfold(*mode));
-        systems.extend(confidential.then_some(System::Confidential(*mode)));
-        systems.extend(polling.then_some(System::Polling(*mode)));
+        systems.extend(variants.confidential.then_some(System::Confidential(*mode)));
+        systems.extend(variants.authenticated.then_some(System::Authenticated(*mode)));
+        systems.extend(variants.polling.then_some(System::Polling(*mode)));
     }
     systems.push(System::Ring);
     if (dtype, op) != (DType::F32, ReduceOp::Sum) {
@@ -296,35 +330,66 @@ fn algorithm_of(system: &System) -> Option<u8> {
 
 fn turn(star: &Star, config: &StarConfig, peers: &Peers, system: System) -> Result<Turn, StarError> {
     match system {
-        System::Netfold(_) | System::Confidential(_) | System::Polling(_) | System::Ring => {
-            netfold(star, config, system)
-        }
+        System::Netfold(_)
+        | System::Confidential(_)
+        | System::Authenticated(_)
+        | System::Polling(_)
+        | System::Ring => netfold(star, config, system),
         System::Gloo => gloo(star, config, peers),
         System::OpenMpi(algorithm) => open_mpi(star, config, peers, algorithm),
     }
 }
 
-/// Netfold through the switch, or in a ring. Each iteration is a line of its own, so that times can be merged.
-fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, StarError> {
-    let (mode, key, busy_poll) = match system {
-        System::Confidential(mode) => (Some(mode), config.confidential.as_deref(), Duration::ZERO),
-        System::Polling(mode) => (Some(mode), None, config.busy_poll),
-        System::Netfold(mode) => (Some(mode), None, Duration::ZERO),
-        _ => (None, None, Duration::ZERO),
-    };
-    let busy_poll = busy_poll.as_micros().to_string();
-    let deadline = Instant::now() + TURN_TIMEOUT;
-    let program = config.program.to_string_lossy().into_owned();
-    let mut switch = None;
-    if mode.is_some() {
+/// What ranks join by, and what has to run meanwhile.
+enum Middle {
+    /// Nothing: they are a ring.
+    Ring,
+    /// A switch with a control port of its own.
+    Switch { _process: Process },
+    /// A switch and its controller.
+    Controlled(Controlled),
+}
+
+impl Middle {
+    fn start(star: &Star, config: &StarConfig, system: System, deadline: Instant) -> Result<Self, StarError> {
+        let program = config.program.to_string_lossy().into_owned();
+        let busy_poll = config.busy_poll_of(system);
+        match system {
+            System::Ring => return Ok(Self::Ring),
+            System::Authenticated(_) => {
+                return Controlled::start(star, &program, &busy_poll, deadline).map(Self::Controlled);
+            }
+            _ => {}
+        }
         let mut command = star.on_switch(&program);
         command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
         let payloads: Vec<_> = config.payloads.iter().map(u32::to_string).collect();
         command.args(["--busy-poll", &busy_poll, "--payload", &payloads.join(",")]);
         let mut process = Process::start("the switch", &mut command)?;
         process.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
-        switch = Some(process);
+        Ok(Self::Switch { _process: process })
     }
+
+    /// Options of `netfold bench perf`.
+    fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::Ring => Vec::new(),
+            Self::Switch { .. } => vec!["--switch".into(), Star::switch().to_string()],
+            Self::Controlled(controlled) => controlled.arguments().into(),
+        }
+    }
+}
+
+/// Netfold through the switch, or in a ring. Each iteration is a line of its own, so that times can be merged.
+fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, StarError> {
+    let (mode, key) = match system {
+        System::Confidential(mode) => (Some(mode), config.confidential.as_deref()),
+        System::Polling(mode) | System::Authenticated(mode) | System::Netfold(mode) => (Some(mode), None),
+        _ => (None, None),
+    };
+    let deadline = Instant::now() + TURN_TIMEOUT;
+    let program = config.program.to_string_lossy().into_owned();
+    let middle = Middle::start(star, config, system, deadline)?;
     let meeting = format!("{}:20040", Star::address_of(0));
     let mut ranks = Vec::new();
     for rank in 0..star.hosts() {
@@ -345,7 +410,7 @@ fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, Sta
         command.args(["-n", &config.iterations.to_string(), "-w", &config.warmup.to_string()]);
         if let Some(mode) = mode {
             command.args(["--mode", &mode.to_string(), "--no-fall-back"]);
-            command.args(["--switch", &Star::switch().to_string(), "--busy-poll", &busy_poll]);
+            command.args(middle.arguments()).args(["--busy-poll", &config.busy_poll_of(system)]);
         }
         if let Some(key) = key {
             command.arg("--confidential").arg(key);
@@ -354,7 +419,7 @@ fn netfold(star: &Star, config: &StarConfig, system: System) -> Result<Turn, Sta
     }
     let turn = ranks[0].expect(deadline, |line| serde_json::from_str::<Turn>(line).ok());
     drop(ranks);
-    drop(switch);
+    drop(middle);
     Ok(turn?)
 }
 
@@ -430,6 +495,7 @@ mod tests {
             peers: true,
             busy_poll: Duration::ZERO,
             confidential: None,
+            authenticated: false,
         }
     }
 
@@ -443,7 +509,10 @@ mod tests {
     fn jobs_that_poll_are_measured_beside_those_that_do_not() {
         let peers = Peers::default();
         let sums = (DType::F32, ReduceOp::Sum);
-        let all = |polling| systems(&peers, StarCollective::AllReduce, sums, (false, polling));
+        let all = |polling| {
+            let variants = Variants { polling, ..Variants::default() };
+            systems(&peers, StarCollective::AllReduce, sums, variants)
+        };
         let polling = System::Polling(Mode::Bfp16);
         assert!(!all(false).contains(&polling));
         let all = all(true);

@@ -6,11 +6,14 @@
 //!
 //! # Invariants
 //!
-//! - **Correct sums.** Every sum that a rank is given is correct, so all ranks have the same.
+//! - **Correct sums.** Every sum that a rank is given is correct, so all ranks have the same. Where a job tolerates that contributions are left out,
+//!   each chunk is the sum of some ranks' contributions, no rank lacks more than tolerated, and all ranks have the same.
 //! - **Real causes.** A job ends with a typed error only where a fault of the plan can have ended it; what another tenant does, lost packets,
 //!   and a controller that is replaced within the grace period cannot.
 //! - **Durability.** What was acknowledged to an operator is there at the end, and no epoch is given to two jobs.
 //! - **No amplification.** An address that has not shown that it receives packets is sent no result, and at most three times the bytes received from it.
+//! - **Links of its own.** A switch sends a rank only results of the jobs that it takes part in.
+//! - **Fair throughput.** The operations of a job take at most twice as long when another tenant sends as much as its link carries.
 //! - **One writer.** A switch obeys no controller after one of a later term.
 //! - **Convergence.** When faults have ceased, every rank ends in bounded time, a new job over all leaves runs, and nothing of any job is
 //!   left at a switch, at the controller or in the database.
@@ -23,7 +26,9 @@ mod coroutine;
 mod database;
 mod device;
 mod engine;
+mod fairness;
 mod keeper;
+mod links;
 mod plan;
 mod rank;
 mod verdict;
@@ -40,7 +45,7 @@ use plan::Plan;
 use world::World;
 
 /// What a seed came to, without a violation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Summary {
     /// A digest of everything that happened: the same for the same seed and program.
     pub digest: u64,
@@ -60,6 +65,12 @@ pub struct Summary {
     pub stale_writes: u64,
     /// Starts of controller processes.
     pub controller_starts: u64,
+    /// Jobs whose throughput another tenant attacked after all faults.
+    pub attacked: u64,
+    /// Chunks of sums that were delivered without some contributions, which their jobs tolerate.
+    pub partial: u64,
+    /// By which factor the attack lengthened the operations of such a job, at most.
+    pub slowed: f64,
 }
 
 /// A broken invariant.
@@ -105,7 +116,7 @@ pub fn run(seed: u64) -> Result<Summary, Box<Violation>> {
 }
 
 /// What many seeds came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Seeds played.
     pub seeds: u64,
@@ -125,6 +136,9 @@ impl Totals {
             ended,
             stale_writes,
             controller_starts,
+            attacked,
+            partial,
+            slowed,
         } = summary;
         self.seeds += 1;
         self.sums.digest ^= digest;
@@ -136,6 +150,9 @@ impl Totals {
         self.sums.ended += ended;
         self.sums.stale_writes += stale_writes;
         self.sums.controller_starts += controller_starts;
+        self.sums.attacked += attacked;
+        self.sums.partial += partial;
+        self.sums.slowed = self.sums.slowed.max(*slowed);
     }
 }
 

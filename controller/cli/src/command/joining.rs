@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::Args;
 use netfold::{Builder, Path, SwitchAttachment};
@@ -63,6 +64,28 @@ impl JoinOptions {
         let bind = self.bind.iter().map(|addresses| addresses.0.clone()).collect();
         let (tenant, trees, job) = (self.tenancy(), self.trees.unwrap_or(1), job.to_owned());
         Some(Controlled { controller, ca: self.authority(), tenant, job, trees, bind, rendezvous })
+    }
+
+    /// Gives the options to a process that takes them, too; the token so that other users of this machine do not see it.
+    pub(crate) fn pass_on(&self, command: &mut Command) {
+        let Some(controller) = &self.controller else { return };
+        command.args(["--controller", controller]);
+        if let Some(file) = &self.ca {
+            command.arg("--ca").arg(file);
+        }
+        if let Some(tenant) = &self.tenant {
+            command.args(["--tenant", tenant]);
+        }
+        if let Some(token) = &self.token {
+            command.env("NETFOLD_TOKEN", token);
+        }
+        if let Some(trees) = self.trees {
+            command.args(["--trees", &trees.to_string()]);
+        }
+        for Addresses(addresses) in &self.bind {
+            let joined: Vec<_> = addresses.iter().map(IpAddr::to_string).collect();
+            command.args(["--bind", &joined.join("+")]);
+        }
     }
 
     /// Applies the options to the builder of one worker, with all addresses.

@@ -19,6 +19,9 @@ pub(super) struct Star {
 }
 
 impl Star {
+    /// Addresses of hosts and switch.
+    pub(super) const NETWORK: &str = "10.77.0.0/24";
+
     /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go, for IP packets of up to `mtu` bytes.
     pub(super) fn build(hosts: u16, rate: Option<f64>, mtu: u32) -> Result<Self, CommandError> {
         let mut names = NamespaceSet::new();

@@ -17,7 +17,7 @@ use super::plan::host_address;
 use super::rank::endpoint;
 use super::world::{Client, Event, World};
 
-/// When it stops.
+/// When it stops for the first time.
 const END: Duration = Duration::from_secs(24);
 
 /// Its connections at once.
@@ -49,12 +49,19 @@ pub(super) struct Adversary {
     host: usize,
     conns: BTreeMap<u64, Own>,
     places: Vec<Place>,
+    active_until: Duration,
+    floods: bool,
 }
 
 impl Adversary {
     pub(super) fn new(seed: u64, host: usize) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(11) ^ 0x5eed);
-        Self { rng, host, conns: BTreeMap::new(), places: Vec::new() }
+        Self { rng, host, conns: BTreeMap::new(), places: Vec::new(), active_until: END, floods: false }
+    }
+
+    /// Whether it sends as much as its link carries.
+    pub(super) fn floods(&self) -> bool {
+        self.floods
     }
 
     pub(super) fn address(&self) -> IpAddr {
@@ -145,9 +152,23 @@ impl Adversary {
 }
 
 impl World {
+    /// The adversary is active again until a time, or ends.
+    pub(super) fn adversary_resumes(&mut self, until: Duration) {
+        self.adversary.active_until = until;
+        self.at(self.now, Event::Adversary);
+    }
+
+    /// The adversary sends as much as its link carries, from now on or no more.
+    pub(super) fn adversary_floods(&mut self, floods: bool) {
+        self.adversary.floods = floods;
+        if floods {
+            self.at(self.now, Event::Flood);
+        }
+    }
+
     /// One step of the adversary, and the time of the next.
     pub(super) fn adversary_turn(&mut self) {
-        if self.now >= END {
+        if self.now >= self.adversary.active_until {
             let conns: Vec<u64> = std::mem::take(&mut self.adversary.conns).into_keys().collect();
             return conns.into_iter().for_each(|conn| self.close_from_client(conn));
         }
@@ -203,7 +224,7 @@ impl World {
     }
 
     /// Sends a packet from its own host to any switch.
-    fn adversary_sends(&mut self) {
+    pub(super) fn adversary_sends(&mut self) {
         let count = self.adversary.places.len();
         let own = count > 0 && self.adversary.rng.random_bool(0.8);
         let place = own.then(|| self.adversary.places[self.adversary.rng.random_range(0..count)]);

@@ -15,7 +15,7 @@ use netfold_wire::{JobKeys, UDP_PORT};
 use super::engine::{DATAGRAM_LEN_MAX, locked};
 
 /// Bytes of lanes in the simulation's packets.
-const PAYLOAD: u32 = 256;
+pub(super) const PAYLOAD: u32 = 256;
 
 /// What a switch holds for a control plane, by the switch's own ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

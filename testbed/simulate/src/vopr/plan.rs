@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netfold::simulated::Settings;
 use netfold::{GroupKey, Mode};
-use netfold_proto::Collective;
+use netfold_proto::{Collective, Tolerance};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -27,6 +27,8 @@ pub(super) struct JobPlan {
     pub(super) linked: bool,
     /// The group key of a confidential job, whose ranks are linked.
     pub(super) group_key: Option<GroupKey>,
+    /// How many contributions may be left out of its sums.
+    pub(super) tolerance: Tolerance,
     pub(super) ops: Vec<OpPlan>,
     pub(super) slots: u32,
     /// When each rank starts.
@@ -38,7 +40,7 @@ pub(super) struct JobPlan {
 impl JobPlan {
     /// What its ranks have set.
     pub(super) fn settings(&self) -> Settings {
-        Settings { mode: Mode::Bfp32, group_key: self.group_key.clone() }
+        Settings { mode: Mode::Bfp32, group_key: self.group_key.clone(), tolerance: self.tolerance }
     }
 }
 
@@ -175,7 +177,7 @@ impl Plan {
             |rng: &mut Xoshiro256PlusPlus, most: f64| if lossy { rng.random::<f64>() * most } else { 0.0 };
         let data = Faults {
             loss: pick(rng, 0.05),
-            trimming: 0.0,
+            trimming: if rng.random_bool(0.7) { pick(rng, 0.4) } else { 0.0 },
             corruption: pick(rng, 0.01),
             duplication: pick(rng, 0.05),
             reordering: pick(rng, 0.03),
@@ -282,9 +284,15 @@ fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
     let linked = rng.random_bool(0.5);
     let confidential = linked && rng.random_bool(0.4);
     let late = |rng: &mut Xoshiro256PlusPlus| start + Duration::from_millis(rng.random_range(0..400));
+    // The masks of contributions that are missing would not cancel.
+    let bounded = !confidential && rng.random_bool(0.3);
+    let parts = if bounded { rng.random_range(1..=Tolerance::PARTS) } else { 0 };
+    // What lacks contributions is compared with sums of some ranks, which is exact.
+    let tolerance = Tolerance { parts, rescale: !bounded, stragglers: bounded && rng.random() };
     JobPlan {
         hosts,
         linked,
+        tolerance,
         group_key: confidential.then(|| GroupKey::generate().expect("the system has random numbers")),
         ops: (0..rng.random_range(2..=8)).map(|_| op(rng)).collect(),
         slots: 1 << rng.random_range(3..=6),

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use netfold_proto::Collective;
-
 use super::Summary;
-use super::plan::{HOSTS_PER_LEAF, JobPlan, OpPlan, Reach};
+use super::plan::Reach;
 use super::rank::Outcome;
 use super::world::World;
 
@@ -14,9 +12,6 @@ const CONVERGENCE: Duration = Duration::from_secs(150);
 
 /// How long controllers and switches have to find each other again before a job is expected to be admitted.
 const SETTLE: Duration = Duration::from_secs(15);
-
-/// How long the job that comes after everything may take.
-const PROBE: Duration = Duration::from_secs(60);
 
 /// How long until nothing is left of jobs that are over.
 const CLEANUP: Duration = Duration::from_secs(90);
@@ -56,6 +51,9 @@ impl World {
             ended,
             stale_writes: self.devices.iter().map(|device| device.stale_writes).sum(),
             controller_starts: controllers.map(|controller| controller.incarnation).sum(),
+            attacked: u64::from(self.slowed > 0.0),
+            partial: self.partial,
+            slowed: self.slowed,
         }
     }
 
@@ -116,39 +114,6 @@ impl World {
     fn can_refuse(&self, job: usize, by: Duration) -> bool {
         let recent = self.begun.iter().any(|(begin, end, _)| *begin <= by && *end + REFUSAL >= by);
         recent || self.can_end(job, by)
-    }
-
-    /// **Convergence**: a new job over all leaves runs.
-    fn probe(&mut self) {
-        let hosts: Vec<usize> = (0..self.plan.leaves)
-            .flat_map(|leaf| [leaf * HOSTS_PER_LEAF, leaf * HOSTS_PER_LEAF + 1])
-            .collect();
-        let job = self.plan.jobs.len();
-        let op = |floats| OpPlan { collective: Collective::AllReduce, elements: 3_000, floats };
-        let starts = vec![self.now; hosts.len()];
-        let (world, ops) = (hosts.len() as u16, vec![op(true), op(false)]);
-        self.plan.jobs.push(JobPlan {
-            hosts,
-            linked: false,
-            group_key: None,
-            ops,
-            slots: 64,
-            starts,
-            think: Duration::ZERO,
-        });
-        self.meshes.push(std::sync::Arc::new(std::sync::Mutex::new(super::engine::MeshState::new(world))));
-        let start = self.now;
-        (0..world).for_each(|rank| self.add_rank(job, rank, start));
-        let first = self.ranks.len() - usize::from(world);
-        self.play(start + PROBE, |world| world.ranks[first..].iter().all(|rank| rank.is_over()));
-        for rank in &self.ranks[first..] {
-            assert!(
-                rank.succeeded() && rank.is_over(),
-                "rank {} of a job after all faults: {:?}",
-                rank.rank,
-                rank.outcome
-            );
-        }
     }
 
     /// **Convergence** and **durability**: nothing is left of any job, and all that was acknowledged is there.

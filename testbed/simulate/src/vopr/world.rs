@@ -16,6 +16,7 @@ use super::database::Database;
 use super::device::Device;
 use super::engine::{MeshState, locked};
 use super::keeper::Call;
+use super::links::Links;
 use super::plan::{Fault, Plan, host_address};
 use super::rank::RankProcess;
 
@@ -70,6 +71,8 @@ pub(super) enum Event {
     Call(usize, u64, u64, usize, Call),
     SwitchUp(usize),
     Adversary,
+    /// The adversary sends as much as its link carries.
+    Flood,
     /// An operator's command.
     Operator,
 }
@@ -132,12 +135,21 @@ pub(super) struct World {
     /// Names of tenants that an operator was told exist.
     pub(super) acknowledged: Vec<String>,
     pub(super) commands: u64,
+    /// By job and operation, a sum that lacks contributions or may lack some, as the first rank was given it.
+    pub(super) sums: BTreeMap<(usize, usize), Vec<u32>>,
+    /// Chunks of them that lack contributions.
+    pub(super) partial: u64,
     /// The job that each epoch was given to.
     pub(super) epochs: BTreeMap<u32, usize>,
     /// Addresses whose owners have received a path token there.
     pub(super) proven: BTreeSet<SocketAddr>,
     /// Bytes that switches received from other addresses, and sent there.
     exchanged: BTreeMap<SocketAddr, (u64, u64)>,
+    /// Job numbers and epochs of the packets that ranks expect at an address.
+    pub(super) places: BTreeMap<SocketAddr, BTreeSet<(u16, u32)>>,
+    links: Links,
+    /// By which factor the adversary's attack lengthened a job's operations.
+    pub(super) slowed: f64,
 }
 
 impl World {
@@ -176,9 +188,14 @@ impl World {
             datagrams: 0,
             acknowledged: Vec::new(),
             commands: 0,
+            sums: BTreeMap::new(),
+            partial: 0,
             epochs: BTreeMap::new(),
             proven: BTreeSet::new(),
             exchanged: BTreeMap::new(),
+            places: BTreeMap::new(),
+            links: Links::default(),
+            slowed: 0.0,
             plan,
         };
         world.populate();
@@ -310,6 +327,7 @@ impl World {
                 self.devices[switch].restart();
             }
             Event::Adversary => self.adversary_turn(),
+            Event::Flood => self.flood(),
             Event::Operator => self.operate(),
         }
     }
@@ -525,9 +543,12 @@ impl World {
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
         }
+        let len = self.plan.data.trim(&mut self.rng, &mut bytes).len();
+        bytes.truncate(len);
+        let Some(carried) = self.links.carry(self.now, (from, to), bytes.len()) else { return };
         let delivery = self.plan.data.decide(&mut self.rng);
         for after in [delivery.first, delivery.second].into_iter().flatten() {
-            self.at(self.now + after, Event::Datagram(from, to, bytes.clone()));
+            self.at(self.now + carried + after, Event::Datagram(from, to, bytes.clone()));
         }
     }
 
@@ -539,6 +560,7 @@ impl World {
             self.exchanged.entry(from).or_default().0 += bytes.len() as u64;
             for (peer, bytes) in self.devices[switch].process(from, &bytes) {
                 self.check_amplification(peer, &bytes);
+                self.check_link(peer, &bytes);
                 self.send_datagram(to, peer, bytes);
             }
         } else if let Some(index) = self.sockets.get(&to).copied() {

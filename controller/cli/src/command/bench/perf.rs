@@ -14,6 +14,7 @@ use netfold_wire::vocabulary::one_of;
 use serde::Serialize;
 
 use super::Tagged;
+use crate::command::joining::JoinOptions;
 use crate::error::CliError;
 use crate::lifetime;
 use crate::output::Output;
@@ -83,8 +84,13 @@ pub(crate) struct Perf {
     #[arg(long, default_value_t = Mode::Bfp32)]
     mode: Mode,
     /// The switch's control port, HOST:PORT, or 'embedded' for one in this process.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "controller")]
     switch: Option<String>,
+    #[command(flatten)]
+    joining: JoinOptions,
+    /// Authenticate packets; needs a controller's port with TLS, or on this machine.
+    #[arg(long)]
+    authenticated: bool,
     /// Slots to request, a power of two: the window in packets.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
@@ -140,6 +146,9 @@ impl Perf {
         let beside = self.beside.as_deref().map(|name| self.named(name)).transpose()?;
         if self.minbytes.0 > self.maxbytes.0 {
             return Err(CliError::Usage("-b is larger than -e; give the smaller size first".into()));
+        }
+        if self.joining.trees.is_some() && self.joining.controller.is_none() {
+            return Err(CliError::Usage("--trees needs a controller: add --controller HOST:PORT".into()));
         }
         match self.place()? {
             Some((rank, world)) => self.take_part(output, (collective, beside), rank, world),
@@ -206,9 +215,10 @@ impl Perf {
                 "--switch embedded is for ranks that this command starts; give HOST:PORT".into(),
             ));
         }
-        if world > 1 && self.rendezvous.is_none() && self.switch.is_none() {
+        let meet = self.rendezvous.is_some() || self.switch.is_some() || self.joining.controller.is_some();
+        if world > 1 && !meet {
             return Err(CliError::Usage(
-                "ranks cannot find each other: give all of them --rendezvous HOST:PORT, or --switch HOST:PORT".into(),
+                "ranks cannot find each other: give all of them --rendezvous, --switch or --controller HOST:PORT".into(),
             ));
         }
         let failed = |source| CliError::Job { rank, source };
@@ -258,7 +268,7 @@ impl Perf {
 
     fn join(&self, rank: u16, world: u16) -> Result<Communicator, netfold::Error> {
         let timeout = Duration::from_secs(self.timeout);
-        let mut builder = Communicator::builder()
+        let builder = Communicator::builder()
             .job("netfold bench perf")
             .rank(rank)
             .world_size(world)
@@ -269,7 +279,9 @@ impl Perf {
             .stall_timeout(timeout)
             .shared_memory(!self.no_shared_memory)
             .busy_poll(Duration::from_micros(self.busy_poll))
+            .authenticated(self.authenticated)
             .fall_back(!self.no_fall_back);
+        let mut builder = self.joining.apply_to_rank(builder, rank)?;
         if let Some(switch) = &self.switch {
             builder = builder.switch(switch.clone())?;
         }
@@ -324,6 +336,7 @@ impl Perf {
                 } else if let Some(switch) = &self.switch {
                     command.args(["--switch", switch]);
                 }
+                self.joining.pass_on(&mut command);
                 let stdout = if rank == 0 { Stdio::inherit() } else { Stdio::null() };
                 command.stdin(Stdio::piped()).stdout(stdout).spawn()
             };
@@ -373,6 +386,7 @@ impl Perf {
         if let Some(rate) = self.line_rate {
             flag("--line-rate", rate.to_string());
         }
+        words.extend(self.authenticated.then(|| "--authenticated".to_owned()));
         words.extend(self.in_place_only.then(|| "--in-place-only".to_owned()));
         words.extend(self.no_shared_memory.then(|| "--no-shared-memory".to_owned()));
         words.extend(self.no_fall_back.then(|| "--no-fall-back".to_owned()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use netfold::{DType, ReduceOp};
 use netfold_measure::peers::Peers;
-use netfold_measure::star::{self, StarCollective, StarConfig, StarError, StarRow};
+use netfold_measure::star::{self, StarCollective, StarConfig, StarError, StarRow, Variants};
 use netfold_measure::wake;
 use serde::Serialize;
 
@@ -26,12 +26,14 @@ Examples:
   netfold bench star --unshaped --bytes 4K --iterations 200 --busy-poll 200
   netfold bench star --collective reduce-scatter,all-gather,broadcast,overlap
   netfold bench star -d i64 -o sum
+  netfold bench star --no-peers --authenticated
 
 Needs root, iproute2 and tbf; measures gloo where a Python with torch is (or NETFOLD_TEST_TORCH names one), and Open MPI where mpicc
 is. bound is the fraction of the links' bound reached: M/B through a switch, half of that for sums in 16 bits; in a ring 2M(n-1)/(nB) for an
 all-reduce and half of that for a reduce-scatter or an all-gather; less the shapers' burst (80 KiB). overlap is a reduce-scatter and an
 all-gather at the same time.
-speedup is the best peer's time over this one's, of plain the time of the same job without masks, or without polling, over this one's.";
+speedup is the best peer's time over this one's, of plain the time of the same job without masks, without tags, or
+without polling, over this one's.";
 
 /// Measure collectives beside gloo and Open MPI on a star of hosts in network namespaces, with links of a given rate.
 #[derive(Debug, Args)]
@@ -82,6 +84,9 @@ pub(crate) struct Star {
     /// Measure confidential jobs, too, with the group key in this file (see `netfold group-key`).
     #[arg(long, value_name = "FILE")]
     confidential: Option<PathBuf>,
+    /// Measure jobs of authenticated packets, too: a controller admits them by TLS.
+    #[arg(long, conflicts_with = "payload")]
+    authenticated: bool,
     /// Measure Netfold alone.
     #[arg(long)]
     no_peers: bool,
@@ -135,10 +140,14 @@ impl Star {
                 peers: !self.no_peers,
                 busy_poll: Duration::from_micros(self.busy_poll),
                 confidential: self.confidential.clone(),
+                authenticated: self.authenticated,
             };
-            let what = (self.datatype, self.op);
-            let mut systems =
-                star::systems(&peers, collective, what, (self.confidential.is_some(), self.busy_poll > 0));
+            let variants = Variants {
+                confidential: self.confidential.is_some(),
+                authenticated: self.authenticated,
+                polling: self.busy_poll > 0,
+            };
+            let mut systems = star::systems(&peers, collective, (self.datatype, self.op), variants);
             systems.retain(|system| config.peers || !system.is_peer());
             let before = wake_up()?;
             let bar = output.bar(1, "{spinner} {msg}");
@@ -238,7 +247,7 @@ fn against(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     (!row.system.is_peer()).then(|| best / row.spread().0)
 }
 
-/// The speed of a confidential or polling job relative to that of the plain one: the plain one's median over this row's.
+/// The speed of a confidential, authenticated or polling job relative to that of the plain one: the plain one's median over this row's.
 fn of_plain(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
     let plain = row.system.plain()?;
     let plain = rows.iter().find(|row| row.system == plain)?;

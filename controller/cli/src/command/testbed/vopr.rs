@@ -85,12 +85,15 @@ impl Vopr {
             ended,
             stale_writes,
             controller_starts,
+            attacked,
+            partial,
+            slowed,
         } = sums;
         output.event(&json!({
             "event": "vopr", "seed": self.seed, "seeds": seeds, "violations": 0, "digest": format!("{digest:016x}"),
             "events": events, "datagrams": datagrams, "virtual_s": elapsed.as_secs_f64(), "faults": faults,
             "jobs_finished": finished, "jobs_ended_by_faults": ended, "stale_writes": stale_writes,
-            "controller_starts": controller_starts, "seconds": took.as_secs_f64(),
+            "controller_starts": controller_starts, "jobs_attacked": attacked, "partial_chunks": partial, "slowed_max": slowed, "seconds": took.as_secs_f64(),
         }))?;
         let no = output.paint(Tone::Good, "0 violations");
         output.line(format_args!("{} seeds from {}: {no}", grouped(seeds), self.seed))?;
@@ -101,6 +104,10 @@ impl Vopr {
             grouped(ended),
             grouped(controller_starts),
             grouped(stale_writes)
+        ))?;
+        output.line(format_args!(
+            "  {} jobs attacked by another tenant that sent as much as its link carries: at most {slowed:.2} of their time alone",
+            grouped(attacked)
         ))?;
         output.line(format_args!(
             "  {} events, {} datagrams, {:.1} hours of virtual time in {:.1} s: {:.0} seeds a minute",

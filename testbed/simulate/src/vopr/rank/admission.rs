@@ -166,6 +166,7 @@ impl World {
             Ok(JoinStep::Waiting) => {}
             Ok(JoinStep::Challenged(challenge)) => {
                 let ip = challenge.switch.expect("a controller names its switches");
+                let place = (attempt.endpoint, challenge.job, challenge.epoch);
                 attempt.switch = Some(SocketAddr::new(ip, challenge.udp_port));
                 if let Some(keys) = &challenge.keys {
                     let keys = JobKeys { job: challenge.job, epoch: challenge.epoch, keys: keys.clone() };
@@ -173,6 +174,7 @@ impl World {
                     done.expect("a simulated port takes keys");
                 }
                 attempt.validation = Some(PathValidation::new(now, challenge));
+                self.note_place(place.0, place.1, place.2);
             }
             Ok(JoinStep::Admitted(admitted)) => {
                 let (admission, membership) = *admitted;
@@ -188,6 +190,7 @@ impl World {
         let Some(attempt) = process.attempt.take() else { return };
         let (job, rank) = (process.job, process.rank);
         let epoch = admission.epoch;
+        let expected = (attempt.endpoint, admission.job, epoch);
         let io: Box<dyn PacketIo> = match attempt.io.into_inner() {
             Ok(plain) => plain,
             Err(authenticated) => Box::new(authenticated),
@@ -204,6 +207,7 @@ impl World {
         self.note(|| format!("job {job} rank {rank}: admitted in epoch {epoch}"));
         let of = *self.epochs.entry(epoch).or_insert(job);
         assert!(of == job, "epoch {epoch} was given to job {of} and again to job {job}");
+        self.note_place(expected.0, expected.1, expected.2);
         let process = &mut self.ranks[index];
         process.admitted.get_or_insert(now);
         match events {

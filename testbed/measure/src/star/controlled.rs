@@ -1,0 +1,96 @@
+//! A controller and its switch in the middle of a star, for jobs whose sessions have to be encrypted.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use netfold_testkit::directory::TemporaryDirectory;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+use super::StarError;
+use super::network::Star;
+use crate::peers::{PeerError, Process};
+
+/// The tenant of the measured jobs.
+const TENANT: &str = "bench";
+
+/// Where the switch accepts its controller: nothing of it leaves the host.
+const P4RUNTIME: &str = "127.0.0.1:9559";
+
+/// A switch, its controller, and the certificate of the controller's authority; they end when this is dropped.
+pub(super) struct Controlled {
+    _switch: Process,
+    _controller: Process,
+    folder: TemporaryDirectory,
+}
+
+impl Controlled {
+    /// Starts both, and adds the tenant.
+    ///
+    /// # Errors
+    ///
+    /// [`StarError`], when one of them does not start.
+    pub(super) fn start(
+        star: &Star,
+        program: &str,
+        busy_poll: &str,
+        deadline: Instant,
+    ) -> Result<Self, StarError> {
+        let folder = TemporaryDirectory::new("star");
+        certify(&folder).map_err(StarError::Certificate)?;
+        let mut command = star.on_switch(program);
+        command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
+        command.args(["--p4runtime", P4RUNTIME, "--busy-poll", busy_poll]);
+        let mut switch = Process::start("the switch", &mut command)?;
+        switch.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
+        let topology = format!(
+            "[[switch]]\nname = \"star\"\np4runtime = \"{P4RUNTIME}\"\ndata = \"{}\"\nrole = \"leaf\"\n\n\
+             [[host]]\nname = \"hosts\"\naddresses = [\"{}\"]\nswitch = \"star\"\n",
+            Star::switch(),
+            Star::NETWORK
+        );
+        let (topology, state) = (folder.write("star.toml", topology), folder.file("state.redb"));
+        let mut command = star.on_switch(program);
+        command.args(["--json", "controller", "--exit-with-stdin", "--insecure"]);
+        command.args(["--topology", &topology, "--state", &state, "--workers", &workers().to_string()]);
+        command.args(["--tls-cert", &folder.file("cert.pem"), "--tls-key", &folder.file("key.pem")]);
+        let mut controller = Process::start("the controller", &mut command)?;
+        controller.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
+        let mut command = star.on_switch(program);
+        command.args(["tenant", "add", TENANT, "--without-token"]);
+        command.args(["--controller", "https://localhost:20042", "--ca", &folder.file("ca.pem")]);
+        let added =
+            command.output().map_err(|source| PeerError::Start { name: "netfold tenant".into(), source })?;
+        if !added.status.success() {
+            let stderr = String::from_utf8_lossy(&added.stderr).into_owned();
+            return Err(
+                PeerError::Process { name: "netfold tenant".into(), what: "failed".into(), stderr }.into()
+            );
+        }
+        Ok(Self { _switch: switch, _controller: controller, folder })
+    }
+
+    /// The options with which `netfold bench perf` joins an authenticated job there.
+    pub(super) fn arguments(&self) -> [String; 7] {
+        let (controller, ca) = (workers().to_string(), self.folder.file("ca.pem"));
+        ["--controller", &controller, "--ca", &ca, "--tenant", TENANT, "--authenticated"].map(str::to_owned)
+    }
+}
+
+/// Where workers join.
+fn workers() -> SocketAddr {
+    SocketAddr::new(Star::address_of_switch(), 20041)
+}
+
+/// Writes the certificates of an authority and of the controller, and the controller's key.
+fn certify(folder: &TemporaryDirectory) -> Result<(), rcgen::Error> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let names = vec!["localhost".to_owned(), Star::address_of_switch().to_string()];
+    let certificate = CertificateParams::new(names)?.signed_by(&key, &issuer)?;
+    folder.write("ca.pem", issuer.pem());
+    folder.write("cert.pem", certificate.pem());
+    folder.write("key.pem", key.serialize_pem());
+    Ok(())
+}
