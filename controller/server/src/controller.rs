@@ -13,7 +13,7 @@ use netfold_controller::record::Store;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::{Server, ServerError, ServerHandle};
-use netfold_southbound::p4runtime::{ConnectError, ELECTION_ID};
+use netfold_southbound::p4runtime::ConnectError;
 
 use crate::etcd::Leadership;
 use crate::frontend::{Frontend, FrontendConfig, FrontendError};
@@ -121,8 +121,13 @@ impl Controller {
             RecordLocation::Etcd(leadership) => (Box::new(leadership.store()), Some(leadership)),
         };
         // A switch accepts writes only from the leader with the latest term.
-        let term = leadership.as_ref().map_or(0, Leadership::term);
-        let plane = netfold_southbound::elected_plane(config.topology, store, ELECTION_ID + u128::from(term));
+        let plane = match &leadership {
+            Some(leadership) => {
+                let (term, lease) = (leadership.term(), leadership.lease());
+                netfold_southbound::elected_plane(config.topology, store, term, lease)
+            }
+            None => netfold_southbound::managed_plane(config.topology, store),
+        };
         let plane = wrap(plane.map_err(ControllerError::Topology)?);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let admission = Config {

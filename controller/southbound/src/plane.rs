@@ -11,29 +11,41 @@ use netfold_controller::switch_status::{SwitchStatusSender, SwitchUp};
 use netfold_controller::topology::Topology;
 use netfold_wire::Reason;
 use std::error::Error;
+use std::time::Duration;
 
 /// The switches of a topology, managed over P4Runtime. No switch is contacted before the control port serves.
 ///
 /// # Errors
 /// [`ConnectError`] when a switch cannot be managed as it is described. Whether it is reachable shows later.
 pub fn managed_plane(topology: Topology, store: Box<dyn Store>) -> Result<Plane, ConnectError> {
-    elected_plane(topology, store, ELECTION_ID)
+    plane(topology, store, ELECTION_ID, Duration::ZERO)
 }
 
-/// The same for one of several control planes: switches take writes from the one with the greatest election id.
+/// The same for a control plane that was elected for a term: switches take writes from the one of the latest. `lease` is how long one goes on at most that
+/// has lost the leadership; a switch that has seen a later term, as before etcd was set up anew, and has been left by its controller is taken after twice that time.
 ///
 /// # Errors
 /// As [`managed_plane`].
 pub fn elected_plane(
     topology: Topology,
     store: Box<dyn Store>,
+    term: u64,
+    lease: Duration,
+) -> Result<Plane, ConnectError> {
+    plane(topology, store, ELECTION_ID + u128::from(term), lease * 2)
+}
+
+fn plane(
+    topology: Topology,
+    store: Box<dyn Store>,
     election_id: u128,
+    outbid_after: Duration,
 ) -> Result<Plane, ConnectError> {
     let mut managed = Vec::with_capacity(topology.switches().len());
     let mut switches = Vec::with_capacity(topology.switches().len());
     for id in topology.switch_ids() {
         let (mut config, pipeline) = configure(&topology, id)?;
-        config.election_id = election_id;
+        (config.election_id, config.outbid_after) = (election_id, outbid_after);
         let switch = topology.switch(id);
         switches.push(SwitchInfo {
             name: switch.name.clone(),

@@ -141,6 +141,7 @@ async fn contend(calls: &mut impl Etcd, config: &EtcdConfig) -> Result<ElectionR
 #[derive(Debug)]
 pub struct Leadership {
     term: u64,
+    lease: Duration,
     requests: mpsc::UnboundedSender<Request>,
     lost: Arc<OnceLock<String>>,
     stop: Option<oneshot::Sender<()>>,
@@ -157,12 +158,18 @@ impl Leadership {
         let thread = thread.spawn(move || runtime.block_on(leader.lead(queue, stopped)));
         let thread = Some(thread.map_err(EtcdError::Thread)?);
         // Revisions count up from 1.
-        Ok(Self { term: term.revision.max(0) as u64, requests, lost, stop: Some(stop), thread })
+        let (term, stop) = (term.revision.max(0) as u64, Some(stop));
+        Ok(Self { term, lease: config.lease, requests, lost, stop, thread })
     }
 
     /// The term, greater than that of every earlier leader.
     pub fn term(&self) -> u64 {
         self.term
+    }
+
+    /// How long it goes on at most once it has lost the leadership, unless it is suspended.
+    pub fn lease(&self) -> Duration {
+        self.lease
     }
 
     /// The records.

@@ -66,9 +66,12 @@ pub struct ManagedConfig {
     pub tls: Option<Tls>,
     /// Device number of the switch, above 0.
     pub device_id: u64,
-    /// Election id, the upper half in the upper 64 bits: the controller with the greatest is primary. Where there is no primary and a
-    /// greater id was there before, that plus one is bid.
+    /// Election id, the upper half in the upper 64 bits: the controller with the greatest is primary. Where there is no primary for
+    /// [`Self::outbid_after`] and a greater id was there before, that plus one is bid.
     pub election_id: u128,
+    /// How long a switch has to be without a primary before a greater election id is outbid. Where controllers are elected, longer than one goes on that has
+    /// lost its leadership and does not know yet: it must not take the switch from its successor. Zero where there is one controller.
+    pub outbid_after: Duration,
     /// How the switch gets to its peers.
     pub attachment: Attachment,
     /// What the switch calls itself in the packets that it multicasts; matters where the pipeline sees outer headers.
@@ -105,6 +108,7 @@ impl ManagedConfig {
             tls: None,
             device_id: 1,
             election_id: ELECTION_ID,
+            outbid_after: Duration::ZERO,
             attachment,
             switch: Address { mac: 0x0200_0000_00fe, ip: 0x0a00_00fe, port: UDP_PORT },
             udp_port: UDP_PORT,

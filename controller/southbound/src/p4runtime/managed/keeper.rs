@@ -36,6 +36,9 @@ use netfold_controller::driver::{DriverError, Limits};
 /// Comparisons in a row, each of which finds what the one before has left, before the switch counts as broken.
 const PASSES_MAX: usize = 4;
 
+/// Parts of the time for which no controller must be in charge before a greater election id is outbid.
+const PATIENCE_STEPS: u32 = 20;
+
 /// The listener that receives events.
 pub(super) type Listener = Box<dyn FnMut(SwitchEvent) + Send>;
 
@@ -222,6 +225,11 @@ impl Keeper {
                 }
                 Arbitration::Vacant { highest } => {
                     self.down("no controller is in charge".into());
+                    match self.is_left(session).await {
+                        None => return String::new(),
+                        Some(false) => continue,
+                        Some(true) => {}
+                    }
                     let bid = session.stream.election_id().max(highest.saturating_add(1));
                     if let Err(error) = session.stream.bid_again(&session.remote, bid).await {
                         return chain(&error);
@@ -233,10 +241,26 @@ impl Keeper {
         }
     }
 
+    /// Whether no controller takes charge of the switch for [`ManagedConfig::outbid_after`]. `None` when the last handle is dropped.
+    async fn is_left(&mut self, session: &mut Session) -> Option<bool> {
+        let step = self.config.outbid_after / PATIENCE_STEPS;
+        let left = async {
+            tokio::select! {
+                biased;
+                () = session.stream.changed() => false,
+                // A process that is suspended meanwhile has waited for one step.
+                () = async { for _ in 0..PATIENCE_STEPS { sleep(step).await } } => true,
+            }
+        };
+        meanwhile(&mut self.calls, &mut self.desired, &self.shared, left).await
+    }
+
     /// Serves a switch that we are in charge of, as long as we are. Returns why the connection is of no more use, if it is
     /// not.
     async fn serve(&mut self, session: &mut Session) -> Result<(), String> {
-        self.take_over(session).await.map_err(|failure| describe(&failure))?;
+        if !self.take_over(session).await.map_err(|failure| describe(&failure))? {
+            return Ok(());
+        }
         self.backoff.reset();
         let ticks = |every| {
             let mut ticks = interval_at(Instant::now() + every, every);
@@ -270,8 +294,8 @@ impl Keeper {
         }
     }
 
-    /// Brings the switch into its desired state, and reports the result.
-    async fn take_over(&mut self, session: &Session) -> Result<(), Failure> {
+    /// Brings the switch into its desired state, and reports the result; false when another controller is in charge meanwhile.
+    async fn take_over(&mut self, session: &Session) -> Result<bool, Failure> {
         let described = match self.config.attachment {
             Attachment::Attached => Description::of(&session.remote, &self.config.address).await?,
             Attachment::Known(_) => Description::default(),
@@ -293,6 +317,9 @@ impl Keeper {
         }
         self.config.boot.clone_from(&described.boot);
         let repaired = self.reconcile(session, Some(observed)).await?;
+        if !session.stream.is_primary() {
+            return Ok(false);
+        }
         let (limits, numerics) = (self.limits, self.pipeline.profile.numerics);
         self.reported_down = None;
         let up = SwitchEvent::Up { fresh, limits, numerics, boot: described.boot, data: described.data };
@@ -302,7 +329,7 @@ impl Keeper {
             (self.listener)(SwitchEvent::Repaired(repaired));
         }
         *self.shared.phase() = Phase::Up;
-        Ok(())
+        Ok(true)
     }
 
     fn down(&mut self, reason: String) {

@@ -219,6 +219,24 @@ impl Plane {
     }
 }
 
+impl Plane {
+    /// What a switch holds, and should.
+    fn difference(&self, holding: &Holding) -> String {
+        let Some(wanted) = self.wanted.on(&holding.ports) else {
+            return format!("{:?} of {:?}", holding.ports, self.wanted.ports);
+        };
+        let missing: Vec<_> = wanted.entries.difference(&holding.entries).collect();
+        let others: Vec<_> = holding.entries.difference(&wanted.entries).collect();
+        let rest = |of: &Holding| format!("{:?}, {:?}, {:?}", of.groups, of.ports, of.keys);
+        format!(
+            "without {missing:?}, with {others:?}; {}; wanted {}; under way {:?}",
+            rest(holding),
+            rest(&wanted),
+            self.pending
+        )
+    }
+}
+
 /// What a seed came to.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Outcome {
@@ -259,12 +277,7 @@ impl Referee {
         if device.boot_id() == boot
             && let Some(holding) = device.holding()
         {
-            assert!(
-                plane.agrees(&holding),
-                "seed {seed}: up in term {term}: {:?} for {:?}",
-                holding,
-                plane.wanted
-            );
+            assert!(plane.agrees(&holding), "seed {seed}: up in term {term}: {}", plane.difference(&holding));
             assert!(
                 self.held_by.0 != boot || self.held_by.1 <= term,
                 "seed {seed}: a controller of term {term} has the switch after one of term {}",
@@ -292,10 +305,9 @@ impl Referee {
         if let Some(holding) = device.holding() {
             assert!(
                 plane.agrees(&holding),
-                "seed {seed}: while up in term {}: {holding:?} for {:?} and {:?}",
+                "seed {seed}: while up in term {}: {}",
                 self.term,
-                plane.wanted,
-                plane.pending
+                plane.difference(&holding)
             );
         }
     }
@@ -303,6 +315,7 @@ impl Referee {
 
 /// Who leads, until when.
 struct Lease {
+    controller: usize,
     term: u128,
     until: Instant,
 }
@@ -366,8 +379,11 @@ impl World {
                 let mut lease = self.lease.lock().unwrap();
                 let free = lease.until <= Instant::now() && !self.is_cut(controller);
                 if free {
-                    *lease =
-                        Lease { term: lease.term + rng.random_range(1..20), until: Instant::now() + LEASE };
+                    *lease = Lease {
+                        controller,
+                        term: lease.term + rng.random_range(1..20),
+                        until: Instant::now() + LEASE,
+                    };
                 }
                 free.then_some(lease.term)
             };
@@ -399,6 +415,7 @@ impl World {
         };
         let config = ManagedConfig {
             election_id: ELECTION_ID + term,
+            outbid_after: 2 * LEASE,
             boot,
             // A connection that reveals nothing: keys are sent over no other.
             ..ManagedConfig::new("s1", "localhost:9559", Attachment::Attached)
@@ -579,7 +596,19 @@ impl World {
                 let until = &mut until.lock().unwrap()[controller];
                 *until = (*until).max(Instant::now() + time);
             };
-            match rng.random_range(0..8) {
+            match rng.random_range(0..9) {
+                // A leader that was replaced goes on while its successor is not connected.
+                8 => {
+                    let leader = self.lease.lock().unwrap().controller;
+                    let time = LEASE + LEASE.mul_f64(rng.random());
+                    self.suspended.lock().unwrap()[leader] = Instant::now() + time;
+                    sleep(time - Duration::from_millis(rng.random_range(0..20))).await;
+                    let others = (0..controllers).filter(|other| *other != leader);
+                    others.for_each(|other| {
+                        self.network.break_off(Some(other), Duration::ZERO);
+                        self.network.cut(other, Duration::from_secs(1));
+                    });
+                }
                 0 => self.network.cut(controller, time),
                 1 => (0..controllers).for_each(|controller| self.network.cut(controller, time)),
                 2 => self.network.break_off(Some(controller), Duration::ZERO),
@@ -636,7 +665,7 @@ fn play(seed: u64) -> Outcome {
             network: Network::new(&device, controllers, rng.random(), latency),
             device,
             referee: Arc::new(Mutex::new(Referee { seed, ..Referee::default() })),
-            lease: Arc::new(Mutex::new(Lease { term: 0, until: now })),
+            lease: Arc::new(Mutex::new(Lease { controller: 0, term: 0, until: now })),
             suspended: until(),
             cut: until(),
             killed: Arc::new((0..controllers).map(|_| Notify::new()).collect()),
