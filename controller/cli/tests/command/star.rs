@@ -1,11 +1,11 @@
-//! `netfold bench star` that is killed.
+//! `netfold bench star`: authenticated jobs, and a star that is killed.
 
 use std::path::Path;
 
 use netfold_testkit::namespace::{self, command};
 use netfold_testkit::wait::{eventually, poll};
 
-use crate::process::Process;
+use crate::process::{Process, run, text};
 
 /// Namespaces of a process's star.
 fn namespaces(owner: u32) -> Vec<String> {
@@ -42,4 +42,24 @@ fn a_star_that_is_killed_leaves_no_namespace_and_no_process() {
         let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         eventually(format_args!("no process after {signal}"), || !running.iter().any(lives));
     }
+}
+
+#[test]
+fn jobs_of_authenticated_packets_are_measured_beside_plain_ones() {
+    if !namespace::available() {
+        return;
+    }
+    let (code, lines) =
+        run("bench star --hosts 2 --unshaped --bytes 64K --rounds 1 --no-peers --authenticated");
+    assert_eq!(code, Some(0), "{lines:?}");
+    let rows = lines.iter().filter(|line| line["event"] == "star");
+    let rows: Vec<_> = rows.map(|row| (text(row, "name"), row["of_plain"].is_number())).collect();
+    let wanted = [
+        ("netfold bfp32", false),
+        ("netfold bfp32 authenticated", true),
+        ("netfold bfp16", false),
+        ("netfold bfp16 authenticated", true),
+        ("netfold ring", false),
+    ];
+    assert_eq!(rows, wanted, "{lines:?}");
 }

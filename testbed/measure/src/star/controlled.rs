@@ -54,7 +54,7 @@ impl Controlled {
         command.args(["--topology", &topology, "--state", &state, "--workers", &workers().to_string()]);
         command.args(["--tls-cert", &folder.file("cert.pem"), "--tls-key", &folder.file("key.pem")]);
         let mut controller = Process::start("the controller", &mut command)?;
-        controller.expect(deadline, |line| line.contains("\"listening\"").then_some(()))?;
+        controller.expect(deadline, |line| line.contains("\"controlling\"").then_some(()))?;
         let mut command = star.on_switch(program);
         command.args(["tenant", "add", TENANT, "--without-token"]);
         command.args(["--controller", "https://localhost:20042", "--ca", &folder.file("ca.pem")]);
