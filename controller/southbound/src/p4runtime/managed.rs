@@ -228,6 +228,15 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(switch: &str) -> Self {
+        Self {
+            name: switch.to_owned(),
+            phase: Mutex::new(Phase::Down("it is not connected yet".into())),
+            line: Arc::default(),
+            tally: Arc::default(),
+        }
+    }
+
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,17 +315,11 @@ impl Managed {
         let profile = pipeline.profile();
         let limits = limits(profile, &config);
         let numerics = profile.numerics;
-        let line = Arc::new(PacketLine::default());
-        let stream = || PacketControlPort::new(Arc::clone(&line), profile.encapsulation);
+        let shared = Arc::new(Shared::new(&switch));
+        let stream = || PacketControlPort::new(Arc::clone(&shared.line), profile.encapsulation);
         let call_timeout = config.call_within * 2;
         let port = config.control.take().unwrap_or_else(|| Box::new(stream()));
         let nonce = RandomState::new().build_hasher().finish() as u32;
-        let shared = Arc::new(Shared {
-            name: switch.clone(),
-            phase: Mutex::new(Phase::Down("it is not connected yet".into())),
-            line,
-            tally: Arc::default(),
-        });
         let from = (profile.encapsulation == Encapsulation::Ethernet).then_some(config.switch);
         let desired = Desired::new(from, config.cpu_port, held);
         let (calls, receiver) = mpsc::unbounded_channel();

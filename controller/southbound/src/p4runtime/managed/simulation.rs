@@ -35,7 +35,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use super::call::{Call, Request};
 use super::desired::Desired;
 use super::keeper::{Environment, Keeper};
-use super::{Attachment, CPU_PORT, ManagedConfig, PacketLine, Phase, Pipeline, Shared, SwitchEvent};
+use super::{Attachment, CPU_PORT, ManagedConfig, Phase, Pipeline, Shared, SwitchEvent};
 use crate::p4runtime::ELECTION_ID;
 use device::{Device, Holding};
 use network::{Network, SimulatedDialer};
@@ -395,12 +395,7 @@ impl World {
 
     async fn lead(&self, controller: usize, term: u128, rng: &mut Xoshiro256PlusPlus) {
         static PIPELINE: LazyLock<Pipeline> = LazyLock::new(|| Pipeline::software(profile()).unwrap());
-        let shared = Arc::new(Shared {
-            name: "s1".into(),
-            phase: Mutex::new(Phase::Down("it is not connected yet".into())),
-            line: Arc::new(PacketLine::default()),
-            tally: Arc::default(),
-        });
+        let shared = Arc::new(Shared::new("s1"));
         let (jobs, boot) = {
             let mut referee = self.referee();
             let mut wanted = Wanted::default();
