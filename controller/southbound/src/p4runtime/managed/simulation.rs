@@ -497,7 +497,9 @@ impl World {
                 None if calm => true,
                 None => {
                     let job = Job::random(number, rng);
-                    let recorded = self.record(term, |jobs| drop(jobs.insert(number, job.clone())));
+                    let recorded = self.record(term, |jobs| {
+                        jobs.insert(number, job.clone());
+                    });
                     if recorded && self.admit(term, calls, &job, losses).await {
                         jobs.insert(number, job);
                     }
@@ -541,7 +543,9 @@ impl World {
                 sleep(Duration::from_millis(100)).await;
             }
         }
-        self.record(term, |jobs| drop(jobs.remove(&job.number)))
+        self.record(term, |jobs| {
+            jobs.remove(&job.number);
+        })
     }
 
     /// A call of a driver.
@@ -681,8 +685,8 @@ fn play(seed: u64) -> Outcome {
             () = world.look() => {}
             ended = local.run_until(running.join_next()) => ended.unwrap().unwrap(),
         }
-        let outcome = world.referee().outcome.clone();
-        outcome
+        let referee = world.referee();
+        referee.outcome.clone()
     })
 }
 
