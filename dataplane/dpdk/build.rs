@@ -21,6 +21,10 @@ mod dpdk {
         "rte_mempool_(avail_count|free)",
         "rte_pktmbuf_(free_bulk|pool_create)",
         "rte_ring_(create|free)",
+        "rte_swx_ctl_pipeline_(abort|commit|create|free|regarray_read|regarray_write|table_entry_(add|delete|read))",
+        "rte_swx_pipeline_(action_config|build|config|free|instructions_config|packet_header_register|packet_metadata_register)",
+        "rte_swx_pipeline_(port_in_config|port_in_type_register|port_out_config|port_out_type_register)",
+        "rte_swx_pipeline_(regarray_config|run|struct_type_register|table_config)",
         "rte_thread_(register|unregister)",
     ];
     const VARIABLES: &[&str] =
@@ -28,8 +32,16 @@ mod dpdk {
     /// Types that only DPDK looks into; here they are sizes.
     const OPAQUE: &[&str] = &["rte_device", "rte_mbuf.*", "rte_mempool.*", "(__)?rte_ring.*"];
     /// What is linked by name. Drivers are plugins that DPDK loads when it starts, apart from the one with functions of its own.
-    const LIBRARIES: &[&str] =
-        &["rte_net_ring", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal", "rte_kvargs"];
+    const LIBRARIES: &[&str] = &[
+        "rte_net_ring",
+        "rte_pipeline",
+        "rte_ethdev",
+        "rte_mbuf",
+        "rte_mempool",
+        "rte_ring",
+        "rte_eal",
+        "rte_kvargs",
+    ];
 
     pub(super) fn build() {
         for file in ["build.rs", "shim/shim.h", "shim/shim.c"] {
@@ -47,7 +59,7 @@ mod dpdk {
         let flags = flags("--cflags");
         // Debian's flags name the oldest processor that DPDK's headers support, and the shim uses the same.
         let mut shim = cc::Build::new();
-        shim.file("shim/shim.c").warnings(true).extra_warnings(false);
+        shim.file("shim/shim.c").warnings(true).extra_warnings(false).define("ALLOW_EXPERIMENTAL_API", None);
         for flag in &flags {
             shim.flag(flag);
         }
@@ -62,6 +74,7 @@ mod dpdk {
         let mut bindings = bindgen::Builder::default()
             .header("shim/shim.h")
             .clang_args(&flags)
+            .clang_arg("-DALLOW_EXPERIMENTAL_API")
             .default_macro_constant_type(bindgen::MacroTypeVariation::Unsigned)
             .derive_default(false)
             .generate_comments(false)

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim.h"
@@ -147,4 +148,14 @@ struct rte_mbuf *netfold_ring_take(struct rte_ring *ring)
 {
     void *mbuf = NULL;
     return rte_ring_dequeue(ring, &mbuf) == 0 ? mbuf : NULL;
+}
+
+void netfold_swx_entry_free(struct rte_swx_table_entry *entry)
+{
+    if (entry == NULL)
+        return;
+    free(entry->key);
+    free(entry->key_mask);
+    free(entry->action_data);
+    free(entry);
 }

@@ -17,6 +17,8 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
+#include <rte_swx_ctl.h>
+#include <rte_swx_pipeline.h>
 
 /* Receive-side scaling over the addresses and ports of IPv4 and UDP. */
 static const uint64_t NETFOLD_RSS_UDP = RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP;
@@ -67,5 +69,8 @@ void netfold_unsteer(uint16_t port, struct rte_flow *rule);
 
 /* Takes a packet out of a ring, or NULL. */
 struct rte_mbuf *netfold_ring_take(struct rte_ring *ring);
+
+/* Frees an entry that rte_swx_ctl_pipeline_table_entry_read has made. */
+void netfold_swx_entry_free(struct rte_swx_table_entry *entry);
 
 #endif

@@ -44,6 +44,8 @@ mod link;
 #[cfg(feature = "dpdk")]
 mod port;
 #[cfg(feature = "dpdk")]
+pub mod swx;
+#[cfg(feature = "dpdk")]
 mod sys;
 
 #[cfg(feature = "dpdk")]

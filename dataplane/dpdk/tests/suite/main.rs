@@ -7,6 +7,7 @@ mod kernel;
 mod memif;
 mod network;
 mod rings;
+mod swx;
 mod threads;
 
 use std::time::{Duration, Instant};

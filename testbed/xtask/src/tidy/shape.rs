@@ -24,6 +24,9 @@ const UNSAFE_FILES: &[&str] = &[
     "dataplane/dpdk/src/device.rs",
     "dataplane/dpdk/src/eal.rs",
     "dataplane/dpdk/src/port.rs",
+    "dataplane/dpdk/src/swx/build.rs",
+    "dataplane/dpdk/src/swx/memory.rs",
+    "dataplane/dpdk/src/swx/pipeline.rs",
     // Bindings: all that they do is to work on foreign pointers.
     "hostlib/c/src",
     "hostlib/cuda/src",
