@@ -3,8 +3,8 @@
 //! - [`ir`]: the pipeline as Rust data; [`check`] decides whether a program is valid.
 //! - [`profile`]: what a program is specialised for; [`allreduce`]: the all-reduce program and its table entries.
 //! - [`transit`]: packets that a switch forwards unchanged.
-//! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`rust`] generates the software
-//!   switch's pipelines, [`p4info`] describes the program to control planes.
+//! - Back ends: [`v1model`] prints P4_16 for bmv2, [`tna`] for Tofino and [`pna`] for NICs, [`swx`] a specification for DPDK's software pipeline, [`rust`]
+//!   generates the software switch's pipelines, [`p4info`] describes the program to control planes.
 //! - [`estimate`]: the resources of a profile on a Tofino; [`refusal`]: limits of targets.
 //! - [`queueing`]: the queueing features of each target.
 //! - [`growth`]: packets that a program may make longer; [`rewriting`]: packets whose copies it may change.
@@ -34,6 +34,7 @@ pub mod refusal;
 pub mod rewriting;
 pub mod rust;
 pub mod stf;
+pub mod swx;
 pub mod tna;
 pub mod transit;
 pub mod v1model;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use netfold_p4::ir::Program;
-use netfold_p4::{allreduce, check, p4info, profile, rust, v1model};
+use netfold_p4::{allreduce, check, p4info, profile, rust, swx, v1model};
 use sha2::{Digest, Sha256};
 
 use crate::targets::{print_pna, print_tna};
@@ -32,8 +32,9 @@ struct Printed {
 }
 
 impl Printed {
+    /// Specifications for DPDK are long: one is enough to read.
     fn is_full(&self) -> bool {
-        FULL.contains(&self.profile)
+        FULL.contains(&self.profile) && (self.target != "swx" || self.profile == "small")
     }
 
     fn digest(&self) -> String {
@@ -67,6 +68,9 @@ fn printed() -> Vec<Printed> {
         add("p4info", "p4info.txtpb", p4info::text(&program));
         if let Some(text) = print_pna(&program) {
             add("pna", "pna.p4", text);
+        }
+        if let Ok(text) = swx::print(&program) {
+            add("swx", "spec", text);
         }
         for (target, text) in print_tna(&program) {
             add(target, &format!("{target}.p4"), text);

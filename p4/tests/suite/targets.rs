@@ -8,7 +8,7 @@ use netfold_p4::ir::{Expr, HeaderId, LValue, Program, Stmt};
 use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
-use netfold_p4::{allreduce, pna};
+use netfold_p4::{allreduce, pna, swx};
 use netfold_wire::{LaneOp, LaneOps};
 
 /// The program for a NIC; `None` if PNA refuses it.
@@ -226,5 +226,36 @@ fn the_tofino_profile_prints() {
         if let Err(error) = tna::print(&program, chip) {
             panic!("{}: {error}", chip.name());
         }
+    }
+}
+
+#[test]
+fn the_software_pipeline_refuses_what_it_cannot_express_by_name() {
+    let refused = |profile: &Profile| match swx::print(&allreduce::program(profile).unwrap()) {
+        Err(PrintError::Refused(refusal)) => refusal,
+        other => panic!("printed or invalid: {:?}", other.map(|text| text.len())),
+    };
+    for (name, construct) in [
+        ("saturating", "operator + (saturating)"),
+        ("wide", "lanes of 16 bits"),
+        ("half", "lanes of 16 bits"),
+        ("float", "variables of every lane"),
+    ] {
+        let refused = refused(&profile::by_name(name).unwrap());
+        assert!(refused.target == "swx" && refused.construct.contains(construct), "{name}: {refused}");
+    }
+    let jumbo = refused(&Profile::software(352));
+    assert!(jumbo.construct.contains("352 lanes") && jumbo.limit.contains("256"), "{jumbo}");
+    for name in ["hardware", "tofino", "nic", "datagram", "queues", "small"] {
+        let text = swx::print(&allreduce::program(&profile::by_name(name).unwrap()).unwrap()).unwrap();
+        expect_within_dpdk_limits(name, &text);
+        // The library ignores the array's name where index and value are numbers.
+        let numbers = |line: &&str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.windows(4).any(|w| {
+                matches!(w[0], "regadd" | "regwr") && w[2].starts_with("0x") && w[3].starts_with("0x")
+            })
+        };
+        assert_eq!(text.lines().find(numbers), None, "{name}");
     }
 }

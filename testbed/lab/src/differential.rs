@@ -11,8 +11,12 @@ mod jobs;
 mod play;
 mod rate;
 mod sequence;
+#[cfg(feature = "dpdk")]
+mod swx;
 
 pub use bmv2::{Bmv2Rig, RigError};
 pub use play::{Copy, Difference, Player, Tally, compare};
 pub use rate::bmv2_rate;
 pub use sequence::{Arrival, Group, Sequence, Settings};
+#[cfg(feature = "dpdk")]
+pub use swx::{SwxPipeline, SwxRigError};

@@ -1,0 +1,119 @@
+//! DPDK's software pipeline, running the printed specifications, against the interpreter: packet by packet over random sequences, with counters after every
+//! packet and registers at the end. `DIFF_SEED=n` replays one sequence of each profile; `DIFF_SEQUENCES=n` changes how many are played.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use netfold_io::{PortId, Received};
+use netfold_lab::differential::{Arrival, Sequence, Settings, SwxPipeline, SwxRigError, Tally, compare};
+use netfold_p4::allreduce;
+use netfold_p4::ir::Program;
+use netfold_p4::profile::{Profile, named};
+use netfold_p4::refusal::PrintError;
+use netfold_switch::{Engine, InterpretedPipeline, Pipeline, pipeline_for};
+use netfold_wire::{LaneOp, Reason};
+
+/// Packets of one sequence.
+const PACKETS: usize = 300;
+
+/// Sequences of each profile.
+const SEQUENCES: u64 = 3;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+}
+
+/// Plays one sequence.
+fn play(name: &str, seed: u64, profile: &Profile, program: &Arc<Program>) -> Tally {
+    let sequence = Sequence::from_seed(seed, profile, &Settings::software(PACKETS));
+    let pipeline = SwxPipeline::new(Arc::clone(program));
+    let pipeline = pipeline.unwrap_or_else(|error| panic!("{name}: {error}: {error:?}"));
+    let interpreted = InterpretedPipeline::new(Arc::clone(program)).expect("the program is valid");
+    compare(&sequence, Box::new(pipeline), Box::new(interpreted)).unwrap_or_else(|difference| {
+        panic!("{name}: {difference}\nreplay: DIFF_SEED={seed} cargo test -p netfold-lab --features dpdk --test swx")
+    })
+}
+
+#[test]
+fn the_software_pipeline_and_the_interpreter_agree() {
+    let start = Instant::now();
+    let mut total = Tally::default();
+    for (number_of, named) in named().into_iter().enumerate() {
+        let program = Arc::new(allreduce::program(&named.profile).expect("the profile is in range"));
+        if let Err(SwxRigError::Print(PrintError::Refused(refusal))) = SwxPipeline::new(Arc::clone(&program))
+        {
+            assert!(
+                matches!(named.name, "saturating" | "wide" | "half" | "float"),
+                "{}: {refusal}",
+                named.name
+            );
+            println!("{}: {refusal}", named.name);
+            continue;
+        }
+        let first = 1000 * number_of as u64;
+        let seeds = match number("DIFF_SEED") {
+            Some(seed) => seed..seed + 1,
+            None => first..first + number("DIFF_SEQUENCES").unwrap_or(SEQUENCES),
+        };
+        let mut tally = Tally::default();
+        for seed in seeds {
+            tally += play(named.name, seed, &named.profile, &program);
+        }
+        println!("{}: {tally}", named.name);
+        total += tally;
+    }
+    println!("SWX against the interpreter: 0 differences; {total}; {:.1} s", start.elapsed().as_secs_f64());
+    assert!(total.copies > 0 && total.reasons.iter().filter(|count| **count > 0).count() > 5, "{total}");
+    if number("DIFF_SEED").is_none() {
+        assert!(total.reasons[Reason::Path as usize] > 0, "{total}");
+    }
+}
+
+/// Packets a second of a pipeline's ingress, in bursts, on this thread.
+fn rate(sequence: &Sequence, mut pipeline: Box<dyn Pipeline>) -> f64 {
+    const BURST: usize = 32;
+    const ROOM: usize = 2048;
+    for entry in &sequence.entries {
+        pipeline.insert(entry).expect("the entry fits");
+    }
+    let (mut memory, mut verdicts) = (vec![0; BURST * ROOM], Vec::new());
+    let (mut spent, mut packets) = (std::time::Duration::ZERO, 0);
+    for arrivals in sequence.packets.chunks(BURST) {
+        let received = |(index, arrival): (usize, &Arrival)| {
+            let offset = index * ROOM;
+            memory[offset..offset + arrival.bytes.len()].copy_from_slice(&arrival.bytes);
+            let (port, len) = (PortId(arrival.port), arrival.bytes.len() as u32);
+            Received { port, offset: offset as u32, len, ecn: 0 }
+        };
+        let burst: Vec<Received> = arrivals.iter().enumerate().map(received).collect();
+        verdicts.clear();
+        let start = Instant::now();
+        pipeline.burst(&burst, &mut memory, &mut verdicts);
+        spent += start.elapsed();
+        packets += burst.len();
+    }
+    packets as f64 / spent.as_secs_f64()
+}
+
+/// Beside the generated pipeline of the software switch, on one thread and the same packets. It asserts no figure: machines differ.
+#[test]
+#[ignore = "a measurement: run it alone, on a machine without other load"]
+fn how_fast_the_software_pipeline_is() {
+    let profile = Profile::software(64);
+    let program = Arc::new(allreduce::program(&profile).expect("the profile is in range"));
+    let sums = Profile { ops: vec![LaneOp::Sum], ..profile };
+    for (name, profile) in [("sums", &sums), ("all operations", &profile)] {
+        let sequence = Sequence::from_seed(1, profile, &Settings::software(50_000));
+        for _ in 0..3 {
+            let swx = SwxPipeline::new(Arc::clone(&program)).expect("DPDK builds it");
+            let swx = rate(&sequence, Box::new(swx));
+            let (generated, engine) = pipeline_for(&program).expect("the program is valid");
+            assert_eq!(engine, Engine::Generated);
+            let generated = rate(&sequence, generated);
+            println!(
+                "{name}: SWX {swx:.0} packets a second, generated {generated:.0}, ratio {:.3}",
+                swx / generated
+            );
+        }
+    }
+}
