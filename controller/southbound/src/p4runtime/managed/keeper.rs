@@ -37,7 +37,7 @@ use netfold_controller::driver::{DriverError, Limits};
 const PASSES_MAX: usize = 4;
 
 /// Parts of the time for which no controller must be in charge before a greater election id is outbid.
-const PATIENCE_STEPS: u32 = 20;
+const VACANCY_STEPS: u32 = 20;
 
 /// The listener that receives events.
 pub(super) type Listener = Box<dyn FnMut(SwitchEvent) + Send>;
@@ -225,7 +225,7 @@ impl Keeper {
                 }
                 Arbitration::Vacant { highest } => {
                     self.down("no controller is in charge".into());
-                    match self.is_left(session).await {
+                    match self.stays_vacant(session).await {
                         None => return String::new(),
                         Some(false) => continue,
                         Some(true) => {}
@@ -242,17 +242,20 @@ impl Keeper {
     }
 
     /// Whether no controller takes charge of the switch for [`ManagedConfig::outbid_after`]. `None` when the last handle is dropped.
-    async fn is_left(&mut self, session: &mut Session) -> Option<bool> {
-        let step = self.config.outbid_after / PATIENCE_STEPS;
-        let left = async {
+    async fn stays_vacant(&mut self, session: &mut Session) -> Option<bool> {
+        let step = self.config.outbid_after / VACANCY_STEPS;
+        if step.is_zero() {
+            return Some(true);
+        }
+        let vacant = async {
             tokio::select! {
                 biased;
                 () = session.stream.changed() => false,
                 // A process that is suspended meanwhile has waited for one step.
-                () = async { for _ in 0..PATIENCE_STEPS { sleep(step).await } } => true,
+                () = async { for _ in 0..VACANCY_STEPS { sleep(step).await } } => true,
             }
         };
-        meanwhile(&mut self.calls, &mut self.desired, &self.shared, left).await
+        meanwhile(&mut self.calls, &mut self.desired, &self.shared, vacant).await
     }
 
     /// Serves a switch that we are in charge of, as long as we are. Returns why the connection is of no more use, if it is
