@@ -1,5 +1,6 @@
 //! The machine: which connections are kept, and which are to be closed.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,12 +54,23 @@ struct SourceConnections {
     evictable: BTreeSet<(Duration, ConnectionId)>,
 }
 
+/// The order in which sources lose connections: the greatest is next. The number of its connections, then its connection that is idle for longest.
+type Rank = (usize, Reverse<(Duration, ConnectionId)>, Source);
+
+impl SourceConnections {
+    /// Its rank; `None` if none of its connections may be evicted.
+    fn rank(&self, source: Source) -> Option<Rank> {
+        let oldest = self.evictable.first()?;
+        Some((self.unauthenticated, Reverse(*oldest), source))
+    }
+}
+
 /// Admission of a listener's connections.
 ///
 /// A connection is *pending* until its first message is complete, and closed at a deadline if there is none; after that it is *idle* when no
 /// request is under way. Pending and idle connections that are not *authenticated* are evicted, the oldest first: of a source that has as many
-/// as it may have, when a new one comes from there; of the source with the most, when the listener has as many as it keeps. A new connection
-/// is refused only when no other can be evicted.
+/// as it may have, when a new one comes from there; of the source with the most, when the listener has as many as it keeps; of several such
+/// sources, the one whose connection is idle for longest. A new connection is refused only when no other can be evicted.
 ///
 /// The caller passes the time since any fixed origin; time that goes backwards counts as standing still. Memory is bounded by
 /// [`Policy::connections_max`].
@@ -71,6 +83,8 @@ pub struct ConnectionAdmission {
     connections: BTreeMap<ConnectionId, Connection>,
     /// Sources with connections that are not authenticated.
     sources: BTreeMap<Source, SourceConnections>,
+    /// The ranks of those that have one.
+    ranks: BTreeSet<Rank>,
     /// The first one is due first.
     deadlines: BTreeSet<(Duration, ConnectionId)>,
 }
@@ -90,6 +104,7 @@ impl ConnectionAdmission {
             next: 0,
             connections: BTreeMap::new(),
             sources: BTreeMap::new(),
+            ranks: BTreeSet::new(),
             deadlines: BTreeSet::new(),
         }
     }
@@ -112,11 +127,8 @@ impl ConnectionAdmission {
         let deadline = self.now + self.policy.first_message_timeout;
         let connection =
             Connection { source, stage: Stage::Pending { deadline }, authenticated: false, since: self.now };
-        self.deadlines.insert((deadline, id));
-        let entry = self.sources.entry(source).or_default();
-        entry.unauthenticated += 1;
-        entry.evictable.insert((self.now, id));
         self.connections.insert(id, connection);
+        self.link(id);
         self.counters.set_open(self.connections.len());
         Ok(Admitted { id, evicted })
     }
@@ -139,9 +151,8 @@ impl ConnectionAdmission {
 
     /// Evicts the oldest idle connection of the source with the most connections among those that have one.
     fn evict_any(&mut self, closure: Closure) -> Option<ConnectionId> {
-        let evictable = self.sources.iter().filter(|(_, entry)| !entry.evictable.is_empty());
-        let most = evictable.max_by_key(|(_, entry)| entry.unauthenticated).map(|(source, _)| *source)?;
-        self.evict(most, closure)
+        let (.., source) = *self.ranks.last()?;
+        self.evict(source, closure)
     }
 
     fn evict(&mut self, source: Source, closure: Closure) -> Option<ConnectionId> {
@@ -235,14 +246,12 @@ impl ConnectionAdmission {
         if let Stage::Pending { deadline } = connection.stage {
             self.deadlines.remove(&(deadline, id));
         }
-        if !connection.authenticated
-            && let Some(entry) = self.sources.get_mut(&connection.source)
-        {
-            entry.unauthenticated -= 1;
-            entry.evictable.remove(&(connection.since, id));
-            if entry.unauthenticated == 0 {
-                self.sources.remove(&connection.source);
-            }
+        if !connection.authenticated {
+            let since = connection.since;
+            self.change_source(connection.source, |entry| {
+                entry.unauthenticated -= 1;
+                entry.evictable.remove(&(since, id));
+            });
         }
     }
 
@@ -253,11 +262,28 @@ impl ConnectionAdmission {
             self.deadlines.insert((deadline, id));
         }
         if !connection.authenticated {
-            let entry = self.sources.entry(connection.source).or_default();
-            entry.unauthenticated += 1;
-            if connection.is_evictable() {
-                entry.evictable.insert((connection.since, id));
+            let evictable = connection.is_evictable().then_some((connection.since, id));
+            self.change_source(connection.source, |entry| {
+                entry.unauthenticated += 1;
+                entry.evictable.extend(evictable);
+            });
+        }
+    }
+
+    /// Changes the connections of a source, and its rank with them.
+    fn change_source(&mut self, source: Source, change: impl FnOnce(&mut SourceConnections)) {
+        let entry = self.sources.entry(source).or_default();
+        let before = entry.rank(source);
+        change(entry);
+        let after = entry.rank(source);
+        if entry.unauthenticated == 0 {
+            self.sources.remove(&source);
+        }
+        if before != after {
+            if let Some(before) = before {
+                self.ranks.remove(&before);
             }
+            self.ranks.extend(after);
         }
     }
 }

@@ -163,13 +163,9 @@ impl Model {
     fn oldest(&self, user: Option<u32>) -> Option<ConnectionId> {
         let evictable = |one: &&Modelled| !one.authenticated && one.requests == 0;
         let user = user.or_else(|| {
-            // Of several with the most, the last one.
-            self.0
-                .iter()
-                .filter(evictable)
-                .map(|one| (self.of(one.user), one.user))
-                .max()
-                .map(|(_, user)| user)
+            // Of several with the most, the one whose connection is idle for longest.
+            let rank = |one: &&Modelled| (self.of(one.user), Reverse((one.since, one.id)));
+            self.0.iter().filter(evictable).max_by_key(rank).map(|one| one.user)
         })?;
         let own = self.0.iter().filter(evictable).filter(|one| one.user == user);
         own.min_by_key(|one| (one.since, one.id)).map(|one| one.id)
