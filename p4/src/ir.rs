@@ -228,6 +228,14 @@ pub struct RegAction {
 }
 
 impl RegAction {
+    /// Whether it uses or changes the packet's lanes where its output goes there; what its output is made of counts only if that has a target.
+    pub(crate) fn uses_lanes(&self, output: Output) -> bool {
+        let updates = self.updates.iter().flat_map(|(_, cases)| cases);
+        let outputs = self.output.iter().filter(|_| output != Output::None);
+        let values = updates.chain(outputs).flat_map(|case| case.when.iter().chain([&case.value]));
+        output == Output::Lanes || self.conditions.iter().chain(values).any(|expr| expr.mentions(&Expr::Lane))
+    }
+
     /// Whether the old value of a cell matters: to a condition, an update or the output.
     pub(crate) fn reads(&self, cell: u8) -> bool {
         let updated = self.updates.iter().find(|(other, _)| *other == cell);

@@ -26,6 +26,15 @@ const TARGET: &str = "pna";
 /// Register arrays that a DPDK pipeline can name: an instruction holds the number in 8 bits
 /// (`struct instr_regarray`, `lib/pipeline/rte_swx_pipeline_internal.h`). Counters are register arrays too.
 pub const REGISTER_ARRAYS_MAX: usize = 256;
+
+/// Register arrays that a program takes in a DPDK pipeline: one for each cell of a register, each lane and each counter.
+pub(crate) fn register_arrays(program: &Program) -> usize {
+    let cells = program.registers.iter().map(|register| match &register.kind {
+        RegisterKind::Cells(cells) => cells.len(),
+        RegisterKind::Lanes(_) => program.lane_count() as usize,
+    });
+    cells.sum::<usize>() + program.counters.len()
+}
 /// Bytes of metadata that an instruction of a DPDK pipeline reaches (`struct instr_operand`: an offset of 8 bits).
 const METADATA_BYTES_MAX: usize = 256;
 /// Lanes of one header: an instruction reaches the first 256 bytes of a header and extracts at most 255
@@ -86,11 +95,7 @@ fn refuse(program: &Program) -> Result<(), Refusal> {
     if !program.lane_vars.is_empty() || !program.lookups.is_empty() || program.lane_bits() != LANE_BITS {
         return Err(refusal("lane variables, lookups or lanes of 16 bits", "lanes are 32-bit words"));
     }
-    let cells = program.registers.iter().map(|register| match &register.kind {
-        RegisterKind::Cells(cells) => cells.len(),
-        RegisterKind::Lanes(_) => program.lane_count() as usize,
-    });
-    let arrays = cells.sum::<usize>() + program.counters.len();
+    let arrays = register_arrays(program);
     if arrays > REGISTER_ARRAYS_MAX {
         return Err(refusal(
             format!(

@@ -21,7 +21,7 @@ use crate::fields::Containers;
 use crate::interpret::Send;
 use crate::ir::*;
 use crate::object_id;
-use crate::pna::REGISTER_ARRAYS_MAX;
+use crate::pna::{REGISTER_ARRAYS_MAX, register_arrays};
 use crate::refusal::{PrintError, Refusal};
 use crate::v1model::applied;
 use crate::writer::{Writer, joined};
@@ -95,11 +95,7 @@ fn refuse(program: &Program) -> Result<(), Refusal> {
             "an instruction works on one number, and lanes are folded in registers alone",
         ));
     }
-    let cells = program.registers.iter().map(|register| match &register.kind {
-        RegisterKind::Cells(cells) => cells.len(),
-        RegisterKind::Lanes(_) => program.lane_count() as usize,
-    });
-    let arrays = cells.sum::<usize>() + program.counters.len();
+    let arrays = register_arrays(program);
     if arrays > REGISTER_ARRAYS_MAX {
         return Err(refusal(
             format!(

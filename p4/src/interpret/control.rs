@@ -123,7 +123,7 @@ impl ControlRun<'_> {
                 }
             }
             RegisterKind::Lanes(bits) => {
-                if !self.packet.has_lanes && (output == Output::Lanes || uses_lanes(action, output)) {
+                if !self.packet.has_lanes && action.uses_lanes(output) {
                     return Err(Dropped);
                 }
                 for (lane, cell) in entry.iter_mut().enumerate() {
@@ -142,12 +142,4 @@ impl ControlRun<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether the action uses the packet's lanes; for its output only if that has a target.
-fn uses_lanes(action: &RegAction, output: Output) -> bool {
-    let updates = action.updates.iter().flat_map(|(_, cases)| cases);
-    let outputs = action.output.iter().filter(|_| output != Output::None);
-    let values = updates.chain(outputs).flat_map(|case| case.when.iter().chain([&case.value]));
-    action.conditions.iter().chain(values).any(|expr| expr.mentions(&Expr::Lane))
 }

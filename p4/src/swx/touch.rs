@@ -47,7 +47,7 @@ impl Printer<'_> {
                         "lanes are words of 32 bits",
                     ));
                 }
-                if output == Output::Lanes || uses_lanes(action, output) {
+                if action.uses_lanes(output) {
                     let first = self.part_names(Part::Lanes).into_iter().next().unwrap_or_default();
                     self.code.jump("jmpnv", drop, &format!("h.{first}"));
                 }
@@ -199,12 +199,4 @@ impl Printer<'_> {
         self.code.put(end);
         Ok(())
     }
-}
-
-/// Whether the action uses the packet's lanes; for its output only if that has a target.
-fn uses_lanes(action: &RegAction, output: Output) -> bool {
-    let updates = action.updates.iter().flat_map(|(_, cases)| cases);
-    let outputs = action.output.iter().filter(|_| output != Output::None);
-    let values = updates.chain(outputs).flat_map(|case| case.when.iter().chain([&case.value]));
-    action.conditions.iter().chain(values).any(|expr| expr.mentions(&Expr::Lane))
 }
