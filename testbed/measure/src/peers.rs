@@ -91,7 +91,7 @@ pub enum PeerError {
         name: String,
         /// How.
         what: String,
-        /// The end of its standard error.
+        /// The end of its standard error, or of its output if there is none.
         stderr: String,
     },
     /// A file for a peer cannot be written.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use netfold::{DType, LaneOps, Mode, ReduceOp};
 use serde::Serialize;
 
+use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::sample::Sample;
 
 use super::peers::{
@@ -275,7 +276,9 @@ pub fn measure(
     systems: &[System],
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<StarRow>, StarError> {
-    let star = Star::build(config.hosts, config.rate, config.mtu)
+    let folder = TemporaryDirectory::create("star")
+        .map_err(|source| PeerError::File { path: std::env::temp_dir(), source })?;
+    let star = Star::build(folder, config.hosts, config.rate, config.mtu)
         .map_err(|error| StarError::Network(Box::new(error)))?;
     let mut rows: Vec<Measured<System>> = systems.iter().map(|system| Measured::new(*system)).collect();
     for round in 0..config.rounds {

@@ -1,5 +1,6 @@
 //! Directories of a test.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,13 +15,22 @@ impl TemporaryDirectory {
     ///
     /// When it cannot be made.
     pub fn new(label: &str) -> Self {
+        Self::create(label).unwrap_or_else(|error| panic!("a temporary directory: {error}"))
+    }
+
+    /// The same for programs other than tests.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn create(label: &str) -> io::Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("netfold-{}-{number}-{label}", std::process::id()));
         // One is left where an earlier process with this id was killed.
         let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self(path)
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
     }
 
     /// Its path.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -77,19 +77,22 @@ pub fn command_in(namespace: &str, program: impl AsRef<std::ffi::OsStr>) -> Comm
 pub struct NamespaceSet {
     prefix: String,
     names: Vec<String>,
+    /// A directory that is removed, too, when this process is killed.
+    directory: Option<PathBuf>,
     /// A process that waits for the end of this one.
     guard: Option<Child>,
 }
 
 /// Waits for the end of its input, which this process holds open as long as it lives; then ends what runs in the namespaces whose names begin
-/// with `$1`, and removes them.
+/// with `$1`, and removes them, and the directory `$2`.
 const GUARD: &str = r#"trap '' INT TERM HUP
 cat > /dev/null
 for path in /var/run/netns/"$1"-*; do
     name=${path##*/}
     for process in $(ip netns pids "$name" 2> /dev/null); do kill -KILL "$process" 2> /dev/null; done
     ip netns del "$name" 2> /dev/null
-done"#;
+done
+[ -z "$2" ] || rm -rf -- "$2""#;
 
 impl Default for NamespaceSet {
     fn default() -> Self {
@@ -103,7 +106,12 @@ impl NamespaceSet {
         static SETS: AtomicU32 = AtomicU32::new(0);
         remove_of(|owner| !Path::new(&format!("/proc/{owner}")).exists());
         let set = SETS.fetch_add(1, Ordering::Relaxed);
-        Self { prefix: format!("netfold-{}-{set}", std::process::id()), names: Vec::new(), guard: None }
+        Self {
+            prefix: format!("netfold-{}-{set}", std::process::id()),
+            names: Vec::new(),
+            directory: None,
+            guard: None,
+        }
     }
 
     /// The name of a namespace: its kind is one word of lower-case letters.
@@ -131,10 +139,17 @@ impl NamespaceSet {
 }
 
 impl NamespaceSet {
+    /// Has a directory removed, with what is in it by then, when this process is killed or this is dropped. Before the first namespace is added.
+    #[must_use]
+    pub fn with_directory(mut self, directory: &Path) -> Self {
+        self.directory = Some(directory.to_owned());
+        self
+    }
+
     /// The guard is in a process group of its own, so that what is typed at a terminal does not reach it.
     fn start_guard(&self) -> Result<Child, CommandError> {
         let mut guard = Command::new("sh");
-        guard.args(["-c", GUARD, "netfold-guard", &self.prefix]).process_group(0);
+        guard.args(["-c", GUARD, "netfold-guard", &self.prefix]).args(&self.directory).process_group(0);
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         guard.spawn().map_err(|error| CommandError { command: "sh".into(), message: error.to_string() })
     }

@@ -15,6 +15,14 @@ fn namespaces(owner: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&begin)).collect()
 }
 
+/// Temporary directories of a process.
+fn directories(owner: u32) -> Vec<String> {
+    let begin = format!("netfold-{owner}-");
+    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&begin)).collect()
+}
+
 /// Processes in these namespaces.
 fn inside(namespaces: &[String]) -> Vec<u32> {
     let pids = namespaces.iter().filter_map(|name| command(&format!("ip netns pids {name}")).ok());
@@ -22,7 +30,7 @@ fn inside(namespaces: &[String]) -> Vec<u32> {
 }
 
 #[test]
-fn a_star_that_is_killed_leaves_no_namespace_and_no_process() {
+fn a_star_that_is_killed_leaves_no_namespace_no_process_and_no_directory() {
     if !namespace::available() {
         return;
     }
@@ -36,9 +44,11 @@ fn a_star_that_is_killed_leaves_no_namespace_and_no_process() {
             let running = inside(&namespaces(owner));
             (namespaces(owner).len() == 3 && running.len() >= 3).then_some(running)
         });
+        assert_eq!(directories(owner).len(), 1);
         star.signal(signal);
         star.wait();
         eventually(format_args!("no namespace after {signal}"), || namespaces(owner).is_empty());
+        eventually(format_args!("no directory after {signal}"), || directories(owner).is_empty());
         let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         eventually(format_args!("no process after {signal}"), || !running.iter().any(lives));
     }

@@ -16,6 +16,8 @@ pub(crate) struct Process {
     /// Held open as long as the process is to live.
     _stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// The last line of output that nothing was taken from.
+    last: String,
     errors: Receiver<String>,
 }
 
@@ -27,7 +29,7 @@ impl Process {
         let stdin = child.stdin.take();
         let lines = reader(child.stdout.take());
         let errors = reader(child.stderr.take());
-        Ok(Self { name: name.into(), child, _stdin: stdin, lines, errors })
+        Ok(Self { name: name.into(), child, _stdin: stdin, lines, last: String::new(), errors })
     }
 
     /// The next line of output for which `pick` gives something.
@@ -43,6 +45,7 @@ impl Process {
                     if let Some(picked) = pick(&line) {
                         return Ok(picked);
                     }
+                    self.last = line;
                 }
                 Err(RecvTimeoutError::Timeout) => return Err(self.failed("printed nothing in time")),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.failed("ended early")),
@@ -56,7 +59,11 @@ impl Process {
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {
             stderr.push(line);
         }
-        let stderr = stderr.split_off(stderr.len().saturating_sub(4)).join("; ");
+        let mut stderr = stderr.split_off(stderr.len().saturating_sub(4)).join("; ");
+        if stderr.is_empty() {
+            // With --json, errors are lines of standard output.
+            stderr.clone_from(&self.last);
+        }
         PeerError::Process { name: self.name.clone(), what: what.into(), stderr }
     }
 }

@@ -20,7 +20,7 @@ const P4RUNTIME: &str = "127.0.0.1:9559";
 pub(super) struct Controlled {
     _switch: Process,
     _controller: Process,
-    folder: TemporaryDirectory,
+    ca: String,
 }
 
 impl Controlled {
@@ -35,8 +35,8 @@ impl Controlled {
         busy_poll: &str,
         deadline: Instant,
     ) -> Result<Self, StarError> {
-        let folder = TemporaryDirectory::new("star");
-        certify(&folder).map_err(StarError::Certificate)?;
+        let folder = star.folder();
+        certify(folder)?;
         let mut command = star.on_switch(program);
         command.args(["--json", "switch", "--exit-with-stdin", "--listen", &Star::switch().to_string()]);
         command.args(["--p4runtime", P4RUNTIME, "--busy-poll", busy_poll]);
@@ -48,7 +48,9 @@ impl Controlled {
             Star::switch(),
             Star::NETWORK
         );
-        let (topology, state) = (folder.write("star.toml", topology), folder.file("state.redb"));
+        let (topology, state) = (write(folder, "star.toml", &topology)?, folder.file("state.redb"));
+        // Of the controller of an earlier turn.
+        let _ = std::fs::remove_file(&state);
         let mut command = star.on_switch(program);
         command.args(["--json", "controller", "--exit-with-stdin", "--insecure"]);
         command.args(["--topology", &topology, "--state", &state, "--workers", &workers().to_string()]);
@@ -66,13 +68,14 @@ impl Controlled {
                 PeerError::Process { name: "netfold tenant".into(), what: "failed".into(), stderr }.into()
             );
         }
-        Ok(Self { _switch: switch, _controller: controller, folder })
+        Ok(Self { _switch: switch, _controller: controller, ca: folder.file("ca.pem") })
     }
 
     /// The options with which `netfold bench perf` joins an authenticated job there.
     pub(super) fn arguments(&self) -> [String; 7] {
-        let (controller, ca) = (workers().to_string(), self.folder.file("ca.pem"));
-        ["--controller", &controller, "--ca", &ca, "--tenant", TENANT, "--authenticated"].map(str::to_owned)
+        let controller = workers().to_string();
+        ["--controller", &controller, "--ca", &self.ca, "--tenant", TENANT, "--authenticated"]
+            .map(str::to_owned)
     }
 }
 
@@ -81,16 +84,29 @@ fn workers() -> SocketAddr {
     SocketAddr::new(Star::address_of_switch(), 20041)
 }
 
+/// Writes a file, and returns its path.
+fn write(folder: &TemporaryDirectory, name: &str, content: &str) -> Result<String, StarError> {
+    let path = folder.file(name);
+    let written = std::fs::write(&path, content);
+    written.map_err(|source| PeerError::File { path: path.clone().into(), source })?;
+    Ok(path)
+}
+
 /// Writes the certificates of an authority and of the controller, and the controller's key.
-fn certify(folder: &TemporaryDirectory) -> Result<(), rcgen::Error> {
+fn certify(folder: &TemporaryDirectory) -> Result<(), StarError> {
+    let [ca, certificate, key] = certificates().map_err(StarError::Certificate)?;
+    write(folder, "ca.pem", &ca)?;
+    write(folder, "cert.pem", &certificate)?;
+    write(folder, "key.pem", &key).map(drop)
+}
+
+/// The certificates of an authority and of the controller, and the controller's key.
+fn certificates() -> Result<[String; 3], rcgen::Error> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     let key = KeyPair::generate()?;
     let names = vec!["localhost".to_owned(), Star::address_of_switch().to_string()];
     let certificate = CertificateParams::new(names)?.signed_by(&key, &issuer)?;
-    folder.write("ca.pem", issuer.pem());
-    folder.write("cert.pem", certificate.pem());
-    folder.write("key.pem", key.serialize_pem());
-    Ok(())
+    Ok([issuer.pem(), certificate.pem(), key.serialize_pem()])
 }

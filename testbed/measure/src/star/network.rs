@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 
+use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 
 /// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets
@@ -16,6 +17,7 @@ const LIMIT: u32 = 4 << 20;
 pub(super) struct Star {
     names: NamespaceSet,
     hosts: u16,
+    folder: TemporaryDirectory,
 }
 
 impl Star {
@@ -23,8 +25,13 @@ impl Star {
     pub(super) const NETWORK: &str = "10.77.0.0/24";
 
     /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go, for IP packets of up to `mtu` bytes.
-    pub(super) fn build(hosts: u16, rate: Option<f64>, mtu: u32) -> Result<Self, CommandError> {
-        let mut names = NamespaceSet::new();
+    pub(super) fn build(
+        folder: TemporaryDirectory,
+        hosts: u16,
+        rate: Option<f64>,
+        mtu: u32,
+    ) -> Result<Self, CommandError> {
+        let mut names = NamespaceSet::new().with_directory(folder.path());
         names.add('s', 0)?;
         let switch = names.name('s', 0);
         command(&format!("ip -n {switch} link set lo up"))?;
@@ -49,7 +56,12 @@ impl Star {
                 }
             }
         }
-        Ok(Self { names, hosts })
+        Ok(Self { names, hosts, folder })
+    }
+
+    /// For files of the programs there.
+    pub(super) fn folder(&self) -> &TemporaryDirectory {
+        &self.folder
     }
 
     /// Number of hosts.
