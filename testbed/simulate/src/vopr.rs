@@ -13,7 +13,7 @@
 //! - **Durability.** What was acknowledged to an operator is there at the end, and no epoch is given to two jobs.
 //! - **No amplification.** An address that has not shown that it receives packets is sent no result, and at most three times the bytes received from it.
 //! - **Links of its own.** A switch sends a rank only results of the jobs that it takes part in.
-//! - **Fair throughput.** The operations of a job take at most twice as long when another tenant sends as much as its link carries.
+//! - **Fair throughput.** The operations of a job take at most twice as long, and 10 ms, when another tenant sends as much as its link carries.
 //! - **One writer.** A switch obeys no controller after one of a later term.
 //! - **Convergence.** When faults have ceased, every rank ends in bounded time, a new job over all leaves runs, and nothing of any job is
 //!   left at a switch, at the controller or in the database.
