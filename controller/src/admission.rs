@@ -16,6 +16,7 @@
 
 mod bands;
 mod command;
+mod diagnosis;
 mod ended;
 mod fairness;
 mod join;
@@ -158,7 +159,7 @@ impl Config {
 }
 
 /// What the caller of a [`Coordinator`] is to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum Output {
     /// Send an event to a session.
     Send {
@@ -551,6 +552,7 @@ impl Coordinator {
                 job.traffic.pause();
             }
         }
+        self.diagnose();
     }
 
     /// Takes the counters of a member.

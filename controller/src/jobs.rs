@@ -15,6 +15,7 @@ use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use crate::ticket::TicketKey;
 use crate::traffic::TreeTraffic;
+use crate::view::Finding;
 use netfold_control::Band;
 use netfold_control::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +209,7 @@ impl ActiveTree {
 }
 
 /// An event of a job, for logs and displays.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum JobEvent {
     /// A job or a group of it has begun.
@@ -290,6 +291,24 @@ pub enum JobEvent {
         group: String,
         /// Rank of the member.
         rank: u16,
+    },
+    /// Something slows a job or a group of it down.
+    Slowed {
+        /// Job name.
+        name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
+        /// What.
+        finding: Finding,
+    },
+    /// What slowed a job or a group of it down is over.
+    Recovered {
+        /// Job name.
+        name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
+        /// What it was.
+        finding: Finding,
     },
     /// A switch can be used.
     SwitchUp {

@@ -2,11 +2,14 @@
 //!
 //! What a member reports is believed for its own job alone: it changes no decision, and nothing of another job.
 
+mod diagnosis;
 mod links;
 
+pub(crate) use diagnosis::{Change, findings_of_job};
 pub(crate) use links::{AccessLink, LinkedTree, of_links};
 
 use crate::view::TrafficView;
+use diagnosis::Diagnosis;
 use netfold_control::MemberCounters;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -21,6 +24,8 @@ pub(crate) struct TreeTraffic {
     members: BTreeMap<u16, MemberTraffic>,
     /// When samples were taken, the oldest first.
     times: VecDeque<Duration>,
+    /// What slows it down.
+    diagnosis: Diagnosis,
 }
 
 /// Counters of a member.
@@ -71,6 +76,7 @@ impl TreeTraffic {
     /// No session is open any more: rates are 0, until there are samples again.
     pub(crate) fn pause(&mut self) {
         self.times.clear();
+        self.diagnosis.forget_series();
         self.members.values_mut().for_each(|member| member.samples.clear());
     }
 
@@ -143,7 +149,14 @@ mod tests {
     fn counters(tensor_bytes: u64, packets_sent: u64, packets_retransmitted: u64) -> MemberCounters {
         let results_received = packets_sent - packets_retransmitted;
         let bytes_sent = 1_000 * packets_sent;
-        MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received }
+        MemberCounters {
+            tensor_bytes,
+            packets_sent,
+            bytes_sent,
+            packets_retransmitted,
+            results_received,
+            ..MemberCounters::default()
+        }
     }
 
     fn view(trees: &[&TreeTraffic]) -> Option<TrafficView> {

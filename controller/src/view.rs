@@ -2,7 +2,9 @@
 
 use crate::record::{JobName, JobSpec, JobState, Quota};
 use netfold_control::{Band, MemberCounters, Numerics};
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+use std::fmt;
 use std::net::SocketAddr;
 
 /// One moment of a control plane.
@@ -64,6 +66,8 @@ pub struct JobView {
     pub band: Option<Band>,
     /// Its traffic, once a worker with a place has reported any.
     pub traffic: Option<TrafficView>,
+    /// What slows it down.
+    pub findings: Vec<Finding>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
     /// Its groups that form or run, by name.
@@ -83,6 +87,8 @@ pub struct GroupView {
     pub epoch: u32,
     /// Its traffic, once a worker with a place has reported any.
     pub traffic: Option<TrafficView>,
+    /// What slows it down.
+    pub findings: Vec<Finding>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
 }
@@ -96,6 +102,92 @@ pub struct TrafficView {
     pub retransmission_ratio: f64,
     /// The sums of all workers' counters since the job has its place.
     pub totals: MemberCounters,
+}
+
+/// Something that slows a job down, as concluded from its workers' counters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The rank that it concerns, if it is known.
+    pub rank: Option<u16>,
+    /// How much: seconds by which the rank is late, or a fraction.
+    pub amount: f64,
+    /// The same of the other ranks (their median), where it is compared.
+    pub others: f64,
+}
+
+/// Kinds of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingKind {
+    /// A rank begins operations later than the others, by so many seconds.
+    LateStart,
+    /// A rank sends its packets later than the others, by so many seconds.
+    LatePackets,
+    /// The threads of a rank's process wait for a processor for so many seconds in a second.
+    Processor,
+    /// So many of the packets of a rank are retransmitted because they or their results were lost, and fewer of the others'; or, without a
+    /// rank, so many of the packets of most ranks.
+    Loss,
+}
+
+impl FindingKind {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::LateStart, Self::LatePackets, Self::Processor, Self::Loss];
+
+    /// Its name in data.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LateStart => "late_start",
+            Self::LatePackets => "late_packets",
+            Self::Processor => "processor",
+            Self::Loss => "loss",
+        }
+    }
+}
+
+/// Its fields, and what it says as `text`.
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Finding", 5)?;
+        fields.serialize_field("kind", self.kind.name())?;
+        fields.serialize_field("rank", &self.rank)?;
+        fields.serialize_field("amount", &self.amount)?;
+        fields.serialize_field("others", &self.others)?;
+        fields.serialize_field("text", &self.to_string())?;
+        fields.end()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, rank, amount, others } = self;
+        let (ms, percent, of_others) = (amount * 1e3, amount * 1e2, others * 1e2);
+        let Some(rank) = rank else {
+            return write!(
+                f,
+                "most ranks retransmit {percent:.1} % of their packets or more, and it is not known whose are lost: examine the links of hosts and those between switches"
+            );
+        };
+        match kind {
+            FindingKind::LateStart => write!(
+                f,
+                "rank {rank} begins operations {ms:.2} ms after the others on average, and they wait for it: examine what it does before them, and its host"
+            ),
+            FindingKind::LatePackets => write!(
+                f,
+                "rank {rank} sends its packets {ms:.1} ms after the others on average: examine the load of its host and the rate of its link"
+            ),
+            FindingKind::Processor => write!(
+                f,
+                "threads of rank {rank} wait for a processor for {amount:.2} s in a second, those of the others for {others:.2} s: give it processors that nothing else uses"
+            ),
+            FindingKind::Loss => write!(
+                f,
+                "rank {rank} retransmits {percent:.1} % of its packets, the others {of_others:.1} %: its packets or their results are lost; examine its link and its receive buffers"
+            ),
+        }
+    }
 }
 
 /// A tree of a job.
@@ -250,6 +342,7 @@ pub struct ControllerEvent {
     pub at_ms: u64,
     /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
     /// `group_not_started`, `member_left`, `member_away`, `member_back`,
+    /// `job_slowed`, `job_recovered`, `group_slowed`, `group_recovered`,
     /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.

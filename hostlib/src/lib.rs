@@ -74,6 +74,7 @@ mod mailbox;
 mod operation;
 mod path;
 mod peers;
+mod processor;
 pub mod quantize;
 mod rejoin;
 mod report;

@@ -19,7 +19,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netfold_control::{Admission, HEARTBEAT_MS, Join, QuotaQuery, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{
+    Admission, HEARTBEAT_MS, Join, MemberCounters, QuotaQuery, Refusal, SessionEvent, SessionRequest,
+};
 use netfold_proto::Instant;
 use netfold_proto::session::{
     JoinStep, Joining, MemberSession, Membership, SessionAction, SessionEnd, SessionFailure,
@@ -27,7 +29,8 @@ use netfold_proto::session::{
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::report::ControlCounters;
+use crate::processor;
+use crate::report::{ControlCounters, micros};
 use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
@@ -269,7 +272,9 @@ impl Runner<'_> {
         let (rank, job) = self.place;
         match action {
             SessionAction::Heartbeat => {
-                self.send(&SessionRequest::Alive { counters: Some(self.events.counters()) });
+                let cpu_wait_us = micros(processor::waiting_time());
+                let counters = MemberCounters { cpu_wait_us, ..self.events.counters() };
+                self.send(&SessionRequest::Alive { counters: Some(counters) });
             }
             SessionAction::Send(request) => self.send(&request),
             SessionAction::Connect { timeout } => self.connect(timeout),

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::failover;
 use crate::lower::SwitchOperation;
 use crate::peers::Peers;
+use crate::report::micros;
 use crate::tensors::Tensors;
 
 /// The streams of one rank.
@@ -179,7 +180,12 @@ impl Streams {
             counters.packets_sent += stats.sent;
             counters.bytes_sent += stats.sent_bytes;
             counters.packets_retransmitted += stats.retransmitted;
+            counters.packets_overtaken += stats.retransmitted_early;
             counters.results_received += stats.results;
+            counters.waits += stats.waits.count;
+            counters.wait_us += micros(stats.waits.total);
+            counters.starts += stats.starts.count;
+            counters.start_wait_us += micros(stats.starts.total);
         }
         counters
     }

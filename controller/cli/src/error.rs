@@ -108,6 +108,12 @@ pub(crate) enum CliError {
     #[error("{broken} elements, operations or records were wrong, failed or lost; see the table")]
     Survived { broken: u64 },
     #[cfg(feature = "testbed")]
+    /// Something was not found, or was found that was not there. The table has shown it.
+    #[error(
+        "with {rows} disturbances not everything was found, or something else was, or elements were wrong; see the table"
+    )]
+    Diagnosed { rows: u32 },
+    #[cfg(feature = "testbed")]
     /// The job in the fabric did not continue as required.
     #[error("the job did not continue as required: {problems}")]
     Fabric { problems: String },
@@ -213,7 +219,9 @@ impl CliError {
             Self::Admission(_) | Self::IoBench(_) => "bench",
             Self::Jobs(error) => error.kind(),
             #[cfg(feature = "testbed")]
-            Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
+            Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } | Self::Diagnosed { .. } => {
+                "testbed"
+            }
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

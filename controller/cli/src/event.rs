@@ -34,6 +34,10 @@ pub(crate) enum Event {
         group: String,
         reason: String,
     },
+    /// Something slows a job down; `text` says what, and what to do.
+    JobSlowed { job: String, kind: String, rank: Option<u16>, amount: f64, text: String },
+    /// It is over.
+    JobRecovered { job: String, kind: String, rank: Option<u16> },
     /// A switch refused a worker, or a job failed to start.
     Refused { who: String, reason: String, message: String },
     /// A switch's counters since its start.

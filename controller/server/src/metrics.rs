@@ -66,6 +66,11 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
         "packets that a job's workers retransmitted",
     ),
     ("netfold_job_results_received_total", &["tenant", "job"], "results that a job's workers received"),
+    (
+        "netfold_job_slowed",
+        &["tenant", "job", "kind", "rank"],
+        "what slows a job or a group of it down: seconds by which a rank is late, or a fraction; absent if nothing does",
+    ),
     ("netfold_tenant_slots", &["tenant"], "slots of a tenant's jobs"),
     ("netfold_tenant_slots_max", &["tenant"], "slots that a tenant may have; absent without a limit"),
     ("netfold_tenant_jobs", &["tenant"], "jobs of a tenant that form or run"),
@@ -225,7 +230,7 @@ impl MetricSet {
     }
 
     /// Raises a ratio, which is 0 at first.
-    fn raise(&mut self, name: &'static str, values: [&str; 2], ratio: f64) {
+    fn raise<'a>(&mut self, name: &'static str, values: impl IntoIterator<Item = &'a str>, ratio: f64) {
         let family = self.ratios.entry(name).or_default();
         let gauge = family.get_or_create(&labels(name, values));
         gauge.set(gauge.get().max(ratio));
@@ -254,6 +259,10 @@ impl MetricSet {
         }
         if let Some(traffic) = &job.traffic {
             self.traffic([tenant, name], traffic);
+        }
+        for finding in job.findings.iter().chain(job.groups.iter().flat_map(|group| &group.findings)) {
+            let rank = finding.rank.map(|rank| rank.to_string()).unwrap_or_default();
+            self.raise("netfold_job_slowed", [tenant, name, finding.kind.name(), &rank], finding.amount);
         }
     }
 

@@ -4,11 +4,11 @@ use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
 use crate::jobs::{ActiveTree, FormingTree, Presence};
 use crate::record::{JobName, JobRecord, JobSpec, JobState};
-use crate::traffic::{self, AccessLink, LinkedTree};
+use crate::traffic::{self, AccessLink, LinkedTree, TreeTraffic};
 use crate::view::SnapshotScope;
 use crate::view::{
-    AccessView, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot,
-    SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
+    Snapshot, SwitchView, TenantView, TrafficView, TreeView,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -64,6 +64,7 @@ impl Coordinator {
             Named::Forming(_) => None,
         });
         let traffic = self.traffic_of(name, "");
+        let findings = self.findings_of(name, "");
         let known = |get: fn(&JobRecord) -> u64| record.map_or(0, get);
         Some(JobView {
             name: name.clone(),
@@ -75,6 +76,7 @@ impl Coordinator {
             last: record.and_then(|record| record.last.clone()),
             band,
             traffic,
+            findings,
             trees,
             groups,
         })
@@ -92,6 +94,7 @@ impl Coordinator {
                 state: if running { JobState::Running } else { JobState::Forming },
                 epoch: trees.iter().filter_map(|tree| tree.epoch).max().unwrap_or(0),
                 traffic: self.traffic_of(name, group),
+                findings: self.findings_of(name, group),
                 trees,
             })
         };
@@ -111,11 +114,18 @@ impl Coordinator {
     }
 
     fn traffic_of(&self, name: &JobName, group: &str) -> Option<TrafficView> {
-        let trees = self.trees_of(name, group).filter_map(|(_, named)| match named {
+        traffic::of_job(self.tree_traffic(name, group))
+    }
+
+    fn findings_of(&self, name: &JobName, group: &str) -> Vec<Finding> {
+        traffic::findings_of_job(self.tree_traffic(name, group))
+    }
+
+    fn tree_traffic(&self, name: &JobName, group: &str) -> impl Iterator<Item = &TreeTraffic> {
+        self.trees_of(name, group).filter_map(|(_, named)| match named {
             Named::Active(job) => Some(&self.active[&job].traffic),
             Named::Forming(_) => None,
-        });
-        traffic::of_job(trees)
+        })
     }
 
     /// Whether a tree of a job has begun.

@@ -49,6 +49,16 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("member_back", "member_back"), name, group);
             seen.message = format!("rank {rank} of {} is back", subject(name, group));
         }
+        JobEvent::Slowed { name, group, finding } => {
+            seen.concern(("job_slowed", "group_slowed"), name, group);
+            seen.reason = Some(finding.kind.name());
+            seen.message = format!("{} is slowed down: {finding}", subject(name, group));
+        }
+        JobEvent::Recovered { name, group, finding } => {
+            seen.concern(("job_recovered", "group_recovered"), name, group);
+            seen.reason = Some(finding.kind.name());
+            seen.message = format!("{} is no longer slowed down as it was: {finding}", subject(name, group));
+        }
         JobEvent::Ended { name, group, reason, .. } => ended(&mut seen, (name, group), reason),
         JobEvent::NotStarted { name, group, reason, message } => {
             seen.concern(("job_not_started", "group_not_started"), name, group);

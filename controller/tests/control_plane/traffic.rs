@@ -15,7 +15,14 @@ use std::time::Duration;
 fn counters(tensor_bytes: u64, packets_sent: u64, packets_retransmitted: u64) -> MemberCounters {
     let results_received = packets_sent.saturating_sub(packets_retransmitted);
     let bytes_sent = packets_sent.saturating_mul(1_000);
-    MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received }
+    MemberCounters {
+        tensor_bytes,
+        packets_sent,
+        bytes_sent,
+        packets_retransmitted,
+        results_received,
+        ..MemberCounters::default()
+    }
 }
 
 fn report(bench: &mut Bench, id: SessionId, counters: MemberCounters) {

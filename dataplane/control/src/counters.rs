@@ -2,35 +2,62 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counters of a member since its admission, which only grow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct MemberCounters {
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident),+ $(,)?) => {
+        /// Counters of a member since its admission, which only grow.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+        pub struct MemberCounters {
+            $($(#[$meta])* #[serde(default)] pub $name: u64),+
+        }
+
+        impl MemberCounters {
+            /// Every counter of both, combined.
+            fn with(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+                Self { $($name: combine(self.$name, other.$name)),+ }
+            }
+
+            /// Whether no counter is less than in `earlier`.
+            fn has_grown(&self, earlier: &Self) -> bool {
+                $(self.$name >= earlier.$name)&&+
+            }
+        }
+    };
+}
+
+counters! {
     /// Bytes of tensors of which it has the results, as they are in its memory.
-    #[serde(default)]
-    pub tensor_bytes: u64,
+    tensor_bytes,
     /// Packets sent to the switch, retransmissions included.
-    #[serde(default)]
-    pub packets_sent: u64,
+    packets_sent,
     /// Bytes of these packets, headers of UDP and below not counted.
-    #[serde(default)]
-    pub bytes_sent: u64,
+    bytes_sent,
     /// Those of them that were retransmissions.
-    #[serde(default)]
-    pub packets_retransmitted: u64,
+    packets_retransmitted,
+    /// Retransmissions because results of packets sent later came first: the packet or its result was lost, or another rank's packet.
+    packets_overtaken,
     /// Results received, duplicates not counted.
-    #[serde(default)]
-    pub results_received: u64,
+    results_received,
+    /// Results received of packets that were not lost: of these it is known how long the rank waited for the others.
+    waits,
+    /// Microseconds from the transmission of these packets to their results.
+    wait_us,
+    /// Operations whose first packet was not lost.
+    starts,
+    /// Microseconds from the transmission of the first packet of these operations to its result.
+    start_wait_us,
+    /// Microseconds for which threads of its process could run, and no processor was free for them.
+    cpu_wait_us,
 }
 
 impl MemberCounters {
-    /// Whether a member whose counters were `earlier` may have these now: none is less, and no more packets were retransmitted than sent.
+    /// Whether a member whose counters were `earlier` may have these now: none is less, and no part is greater than its whole.
     pub fn may_follow(&self, earlier: &Self) -> bool {
-        self.tensor_bytes >= earlier.tensor_bytes
-            && self.packets_sent >= earlier.packets_sent
-            && self.bytes_sent >= earlier.bytes_sent
-            && self.packets_retransmitted >= earlier.packets_retransmitted
-            && self.results_received >= earlier.results_received
+        self.has_grown(earlier)
             && self.packets_retransmitted <= self.packets_sent
+            && self.packets_overtaken <= self.packets_retransmitted
+            && self.waits <= self.results_received
+            && self.starts <= self.waits
+            && self.start_wait_us <= self.wait_us
     }
 
     /// The sum of both; a counter that would overflow stays at its greatest value.
@@ -44,45 +71,56 @@ impl MemberCounters {
     pub fn since(&self, earlier: &Self) -> Self {
         self.with(earlier, u64::saturating_sub)
     }
-
-    fn with(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            tensor_bytes: combine(self.tensor_bytes, other.tensor_bytes),
-            packets_sent: combine(self.packets_sent, other.packets_sent),
-            bytes_sent: combine(self.bytes_sent, other.bytes_sent),
-            packets_retransmitted: combine(self.packets_retransmitted, other.packets_retransmitted),
-            results_received: combine(self.results_received, other.results_received),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn counters_only_grow() {
-        let at = |tensor_bytes, packets_sent, packets_retransmitted, results_received| MemberCounters {
+    fn at(
+        tensor_bytes: u64,
+        packets_sent: u64,
+        packets_retransmitted: u64,
+        results_received: u64,
+    ) -> MemberCounters {
+        MemberCounters {
             tensor_bytes,
             packets_sent,
             bytes_sent: packets_sent,
             packets_retransmitted,
             results_received,
+            ..MemberCounters::default()
+        }
+    }
+
+    #[test]
+    fn counters_only_grow() {
+        let earlier =
+            MemberCounters { waits: 10, wait_us: 9, starts: 2, start_wait_us: 1, ..at(10, 20, 2, 18) };
+        let next = |change: fn(&mut MemberCounters)| {
+            let mut next = earlier;
+            change(&mut next);
+            next
         };
-        let earlier = at(10, 20, 2, 18);
-        assert!(earlier.may_follow(&earlier) && at(11, 21, 2, 19).may_follow(&earlier));
+        assert!(earlier.may_follow(&earlier) && next(|now| now.cpu_wait_us = 7).may_follow(&earlier));
+        assert!(at(11, 21, 2, 19).may_follow(&at(10, 20, 2, 18)));
         for wrong in [
-            at(9, 20, 2, 18),
-            at(10, 19, 2, 18),
-            MemberCounters { bytes_sent: 19, ..earlier },
-            at(10, 20, 1, 18),
-            at(10, 20, 2, 17),
-            at(10, 20, 21, 18),
+            next(|now| now.tensor_bytes = 9),
+            next(|now| now.packets_sent = 19),
+            next(|now| now.bytes_sent = 19),
+            next(|now| now.packets_retransmitted = 1),
+            next(|now| now.results_received = 17),
+            next(|now| now.packets_retransmitted = 21),
+            next(|now| now.packets_overtaken = 3),
+            next(|now| now.wait_us = 8),
+            next(|now| now.waits = 19),
+            next(|now| now.starts = 11),
+            next(|now| now.start_wait_us = 10),
         ] {
             assert!(!wrong.may_follow(&earlier), "{wrong:?}");
         }
         let most = at(u64::MAX, u64::MAX, 0, u64::MAX);
-        assert_eq!(most.plus(&earlier), at(u64::MAX, u64::MAX, 2, u64::MAX));
-        assert_eq!(earlier.since(&most), at(0, 0, 2, 0));
+        assert_eq!(most.plus(&at(10, 20, 2, 18)), at(u64::MAX, u64::MAX, 2, u64::MAX));
+        assert_eq!(at(10, 20, 2, 18).since(&most), at(0, 0, 2, 0));
     }
 }

@@ -46,6 +46,6 @@ pub use op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpId, OpSpec, Tolerance}
 pub use path::PathValidation;
 pub use prediction::PREDICTED_CHUNKS_MAX;
 pub use sharing::{Parts, Sharing};
-pub use stats::{Ignored, WorkerStats};
+pub use stats::{Ignored, Waits, WorkerStats};
 pub use time::Instant;
 pub use worker::{Codec, CodedChunk, Contributors, Handled, Worker, WorkerEvent};

@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(crate) early: bool,
     /// Number of the operation that holds the position; meaningless while idle.
     pub(crate) op: u64,
+    /// When the position was first sent.
+    pub(crate) first_sent_at: Instant,
     /// When the position was last sent.
     pub(crate) sent_at: Instant,
     /// How often the position was sent.
@@ -119,6 +121,7 @@ impl Slots {
                 redo: None,
                 early: false,
                 op: 0,
+                first_sent_at: Instant::ZERO,
                 sent_at: Instant::ZERO,
                 sends: 0,
                 together: false,

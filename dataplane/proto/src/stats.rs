@@ -57,6 +57,27 @@ impl fmt::Display for Ignored {
     }
 }
 
+/// A total of times, and how many they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waits {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub total: Duration,
+}
+
+impl Waits {
+    pub(crate) fn note(&mut self, time: Duration) {
+        self.count += 1;
+        self.total += time;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total += other.total;
+    }
+}
+
 /// Counters of one worker, since it was made. Packets and bytes are datagrams: Netfold header and lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WorkerStats {
@@ -80,6 +101,11 @@ pub struct WorkerStats {
     pub results_together: u64,
     /// Bytes of results taken.
     pub result_bytes: u64,
+    /// Time from a chunk's first transmission to its result, and of how many chunks. Chunks that were lost are left out, so a rank that waits
+    /// less than the others is the one for which they wait.
+    pub waits: Waits,
+    /// The same of descriptors alone, with which operations begin.
+    pub starts: Waits,
     /// Results taken that were marked on the way, or carried the congestion flag.
     pub congested: u64,
     /// Data chunks whose block held a NaN or an infinity on some rank.
@@ -127,6 +153,8 @@ impl WorkerStats {
         self.results += other.results;
         self.results_together += other.results_together;
         self.result_bytes += other.result_bytes;
+        self.waits.add(other.waits);
+        self.starts.add(other.starts);
         self.congested += other.congested;
         self.non_finite += other.non_finite;
         self.saturated += other.saturated;

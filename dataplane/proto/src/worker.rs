@@ -567,6 +567,9 @@ impl Worker {
         slot.together = self.handed_out_at.replace(now) == Some(now);
         self.stats.sent_together += u64::from(slot.together);
         slot.sent_at = now;
+        if slot.sends == 0 {
+            slot.first_sent_at = now;
+        }
         slot.sends = slot.sends.saturating_add(1);
         if let Some(gate) = &mut self.gate {
             gate.sent(slot.position);

@@ -237,14 +237,18 @@ impl Scene {
             }),
             0 => {
                 let mut counter = || u64::from(input.byte()) << (8 * (input.byte() % 8));
-                let [tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received] =
-                    std::array::from_fn(|_| counter());
                 let counters = MemberCounters {
-                    tensor_bytes,
-                    packets_sent,
-                    bytes_sent,
-                    packets_retransmitted,
-                    results_received,
+                    tensor_bytes: counter(),
+                    packets_sent: counter(),
+                    bytes_sent: counter(),
+                    packets_retransmitted: counter(),
+                    packets_overtaken: counter(),
+                    results_received: counter(),
+                    waits: counter(),
+                    wait_us: counter(),
+                    starts: counter(),
+                    start_wait_us: counter(),
+                    cpu_wait_us: counter(),
                 };
                 SessionRequest::Alive { counters: Some(counters) }
             }

@@ -1,6 +1,7 @@
 //! Netfold's laboratory: real switches and workers on one machine.
 //!
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
+//! - [`diagnose`]: whether it is found what slows a job down.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
 //! - [`failpoint`]: a controller that is killed at a chosen step of a change.
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that survives the loss of one of them.
@@ -9,6 +10,7 @@
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
 
 pub mod bmv2;
+pub mod diagnose;
 pub mod differential;
 pub mod failpoint;
 pub mod leaf_spine;

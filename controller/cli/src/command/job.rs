@@ -304,6 +304,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     output.line(format_args!("  epoch     {}", job.epoch))?;
     rank_among_jobs(output, job)?;
     traffic(output, job)?;
+    findings(output, &job.findings)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
     }
@@ -345,6 +346,14 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     groups(output, job)
 }
 
+/// Prints what slows a job or a group down.
+fn findings(output: &Output, findings: &[v1::Finding]) -> Result<(), CliError> {
+    for finding in findings {
+        output.line(format_args!("  slowed    {}", output.paint(Tone::Bad, &finding.text)))?;
+    }
+    Ok(())
+}
+
 /// Prints its groups.
 fn groups(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     if job.groups.is_empty() {
@@ -374,7 +383,14 @@ fn groups(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             retransmissions(group.traffic.as_ref()),
         ]);
     }
-    table.print(output, "  no groups")
+    table.print(output, "  no groups")?;
+    for group in &job.groups {
+        for finding in &group.findings {
+            let text = output.paint(Tone::Bad, &finding.text);
+            output.line(format_args!("  group '{}' is slowed down: {text}", group.group))?;
+        }
+    }
+    Ok(())
 }
 
 /// Prints its goodput and retransmissions, in the last seconds and in all.

@@ -103,7 +103,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         "band": job.band.as_ref().map(|band| json!({
             "first": band.first, "classes": band.classes, "dscp": band.dscp,
         })),
-        "traffic": job.traffic.map(traffic_value),
+        "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
         "trees": trees, "groups": groups,
     })
 }
@@ -131,7 +131,8 @@ fn group_value(group: &v1::Group) -> Value {
     let trees: Vec<Value> = group.trees.iter().map(tree_value).collect();
     json!({
         "group": group.group, "state": state_word(group.state()), "epoch": group.epoch, "slots_held": group.slots_held,
-        "spec": spec_value(group.spec.unwrap_or_default()), "traffic": group.traffic.map(traffic_value), "trees": trees,
+        "spec": spec_value(group.spec.unwrap_or_default()), "traffic": group.traffic.map(traffic_value),
+        "findings": findings_value(&group.findings), "trees": trees,
     })
 }
 
@@ -139,8 +140,20 @@ fn counters_value(counters: v1::Counters) -> Value {
     json!({
         "tensor_bytes": counters.tensor_bytes, "packets_sent": counters.packets_sent,
         "bytes_sent": counters.bytes_sent, "packets_retransmitted": counters.packets_retransmitted,
-        "results_received": counters.results_received,
+        "packets_overtaken": counters.packets_overtaken, "results_received": counters.results_received,
+        "waits": counters.waits, "wait_us": counters.wait_us, "starts": counters.starts,
+        "start_wait_us": counters.start_wait_us, "cpu_wait_us": counters.cpu_wait_us,
     })
+}
+
+fn findings_value(findings: &[v1::Finding]) -> Vec<Value> {
+    let value = |finding: &v1::Finding| {
+        json!({
+            "kind": finding.kind, "rank": finding.rank, "amount": finding.amount, "others": finding.others,
+            "text": finding.text,
+        })
+    };
+    findings.iter().map(value).collect()
 }
 
 fn tree_value(tree: &v1::Tree) -> Value {

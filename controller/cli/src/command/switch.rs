@@ -17,6 +17,7 @@ use clap::Args;
 use netfold_control::{CongestionAlgorithm, Numerics, Refusal};
 use netfold_controller::admission::Config;
 use netfold_controller::jobs::subject;
+use netfold_controller::record::JobName;
 use netfold_controller::{JobEvent, ServerError};
 use netfold_embedded::{EmbeddedError, EmbeddedSwitch, QueueAddress};
 use netfold_io::fault::{FaultConfig, Faulty};
@@ -564,6 +565,7 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
             })?;
             output.line(format_args!("{}: ended, {reason}", subject(name, group)))
         }
+        JobEvent::Slowed { .. } | JobEvent::Recovered { .. } => show_slowed(output, event),
         JobEvent::NotStarted { name, group, reason, message } if group.is_empty() => {
             refused(output, &name.to_string(), *reason, message)
         }
@@ -582,6 +584,39 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
         // A graceful leave is not printed.
         _ => Ok(()),
     }
+}
+
+fn show_slowed(output: &Output, event: &JobEvent) -> Result<(), CliError> {
+    match event {
+        JobEvent::Slowed { name, group, finding } => {
+            output.event(&Event::JobSlowed {
+                job: full_name(name, group),
+                kind: finding.kind.name().into(),
+                rank: finding.rank,
+                amount: finding.amount,
+                text: finding.to_string(),
+            })?;
+            output.line(format_args!("{}: {finding}", subject(name, group)))
+        }
+        JobEvent::Recovered { name, group, finding } => {
+            output.event(&Event::JobRecovered {
+                job: full_name(name, group),
+                kind: finding.kind.name().into(),
+                rank: finding.rank,
+            })?;
+            output.line(format_args!(
+                "{}: no longer slowed down ({})",
+                subject(name, group),
+                finding.kind.name()
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A job's name, with that of its group.
+fn full_name(name: &JobName, group: &str) -> String {
+    if group.is_empty() { name.to_string() } else { format!("{name}/{group}") }
 }
 
 fn refused(output: &Output, who: &str, reason: Refusal, message: &str) -> Result<(), CliError> {

@@ -1,5 +1,6 @@
 //! `netfold testbed`: jobs through trees of switches that the command builds.
 
+mod diagnose;
 mod experiment;
 mod leaf_spine;
 mod stf;
@@ -49,6 +50,9 @@ enum What {
     Experiment(experiment::Experiment),
     Trim(trim::Trim),
     Vopr(vopr::Vopr),
+    Diagnose(diagnose::Diagnose),
+    #[command(hide = true)]
+    DiagnoseWorker(diagnose::DiagnoseWorker),
     #[command(hide = true)]
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
@@ -223,6 +227,8 @@ impl Testbed {
             What::LeafSpine(fabric) => fabric.run(output),
             What::Experiment(experiment) => experiment.run(output),
             What::Vopr(vopr) => vopr.run(output),
+            What::Diagnose(diagnose) => diagnose.run(output),
+            What::DiagnoseWorker(worker) => worker.run(),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),
         }

@@ -102,6 +102,9 @@ pub struct Job {
     /// Its forming and running groups, by name. Not in lists.
     #[prost(message, repeated, tag = "12")]
     pub groups: ::prost::alloc::vec::Vec<Group>,
+    /// What slows it down, beside its groups.
+    #[prost(message, repeated, tag = "13")]
+    pub findings: ::prost::alloc::vec::Vec<Finding>,
 }
 /// A group of a job: some of its workers, with trees and slots of their own.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -127,6 +130,28 @@ pub struct Group {
     /// The forming and running trees.
     #[prost(message, repeated, tag = "7")]
     pub trees: ::prost::alloc::vec::Vec<Tree>,
+    /// What slows it down.
+    #[prost(message, repeated, tag = "8")]
+    pub findings: ::prost::alloc::vec::Vec<Finding>,
+}
+/// Something that slows a job down, as concluded from its workers' counters.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Finding {
+    /// `late_start`, `late_packets`, `processor` or `loss`.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The rank that it concerns; not set if that is not known.
+    #[prost(uint32, optional, tag = "2")]
+    pub rank: ::core::option::Option<u32>,
+    /// How much: seconds by which the rank is late, seconds of waiting in a second, or the fraction of packets that were retransmitted.
+    #[prost(double, tag = "3")]
+    pub amount: f64,
+    /// The same of the other ranks (their median), where it is compared.
+    #[prost(double, tag = "4")]
+    pub others: f64,
+    /// A sentence for people: what it is, and what to do about it.
+    #[prost(string, tag = "5")]
+    pub text: ::prost::alloc::string::String,
 }
 /// Traffic of a job, as its workers report it.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -159,6 +184,24 @@ pub struct Counters {
     /// Bytes of the packets sent, headers of UDP and below not counted.
     #[prost(uint64, tag = "5")]
     pub bytes_sent: u64,
+    /// Retransmissions because results of packets sent later came first.
+    #[prost(uint64, tag = "6")]
+    pub packets_overtaken: u64,
+    /// Results received of packets that were not lost.
+    #[prost(uint64, tag = "7")]
+    pub waits: u64,
+    /// Microseconds from the transmission of these packets to their results.
+    #[prost(uint64, tag = "8")]
+    pub wait_us: u64,
+    /// Operations whose first packet was not lost.
+    #[prost(uint64, tag = "9")]
+    pub starts: u64,
+    /// Microseconds from the transmission of the first packet of these operations to its result.
+    #[prost(uint64, tag = "10")]
+    pub start_wait_us: u64,
+    /// Microseconds for which threads of the workers' processes could run, and no processor was free for them.
+    #[prost(uint64, tag = "11")]
+    pub cpu_wait_us: u64,
 }
 /// A tree of a job.
 #[derive(Clone, PartialEq, ::prost::Message)]

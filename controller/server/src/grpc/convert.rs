@@ -4,8 +4,8 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    AccessView, ControllerEvent, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
-    SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView,
+    RangeView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -127,6 +127,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
         slots_held,
         band: job.band.map(band),
         traffic: job.traffic.map(traffic),
+        findings: job.findings.into_iter().map(finding).collect(),
         groups: job.groups.into_iter().map(group).collect(),
     }
 }
@@ -139,6 +140,7 @@ fn group(group: GroupView) -> v1::Group {
         epoch: group.epoch,
         slots_held: slots_held(&group.trees),
         traffic: group.traffic.map(traffic),
+        findings: group.findings.into_iter().map(finding).collect(),
         trees: group.trees.into_iter().map(tree).collect(),
     }
 }
@@ -148,10 +150,39 @@ fn traffic(traffic: TrafficView) -> v1::Traffic {
     v1::Traffic { goodput, retransmission_ratio, totals: Some(counters(totals)) }
 }
 
+fn finding(finding: Finding) -> v1::Finding {
+    let Finding { kind, rank, amount, others } = finding;
+    let text = finding.to_string();
+    v1::Finding { kind: kind.name().to_owned(), rank: rank.map(u32::from), amount, others, text }
+}
+
 fn counters(counters: MemberCounters) -> v1::Counters {
-    let MemberCounters { tensor_bytes, packets_sent, bytes_sent, packets_retransmitted, results_received } =
-        counters;
-    v1::Counters { tensor_bytes, packets_sent, packets_retransmitted, results_received, bytes_sent }
+    let MemberCounters {
+        tensor_bytes,
+        packets_sent,
+        bytes_sent,
+        packets_retransmitted,
+        packets_overtaken,
+        results_received,
+        waits,
+        wait_us,
+        starts,
+        start_wait_us,
+        cpu_wait_us,
+    } = counters;
+    v1::Counters {
+        tensor_bytes,
+        packets_sent,
+        packets_retransmitted,
+        results_received,
+        bytes_sent,
+        packets_overtaken,
+        waits,
+        wait_us,
+        starts,
+        start_wait_us,
+        cpu_wait_us,
+    }
 }
 
 fn tree(tree: TreeView) -> v1::Tree {

@@ -249,13 +249,13 @@ function fillJobRow(row, job) {
   const switches = [...new Set(places.map((place) => place.switch))].join(", ");
   const traffic = job.traffic;
   const texts = [
-    null, null, job.state, job.spec.world, traffic ? bytesPerSecond(traffic.goodput) : "\u2013", null,
+    null, null, job.findings.length ? "slowed" : job.state, job.spec.world, traffic ? bytesPerSecond(traffic.goodput) : "\u2013", null,
     traffic ? percent(traffic.retransmission_ratio) : "\u2013", job.spec.mode, job.spec.trees, count(slots), job.epoch, switches,
   ];
   texts.forEach((text, index) => {
     if (text !== null) row.cells[index].textContent = String(text);
   });
-  row.cells[2].className = job.state;
+  row.cells[2].className = job.findings.length ? "slowed" : job.state;
   const line = courseLine(name, { x: 1, y: 1, width: 118, height: 18 }, greatest(name));
   row.querySelector("svg").replaceChildren(...(line ? [line] : []));
 }
@@ -318,6 +318,9 @@ function drawJob(snapshot) {
   at("job-part").hidden = !job;
   if (!job) return;
   at("job-title").textContent = `Job ${shownJob}`;
+  const groups = job.groups.flatMap((group) => group.findings.map((finding) => `group ${group.group}: ${finding.text}`));
+  const texts = [...job.findings.map((finding) => finding.text), ...groups];
+  at("findings").replaceChildren(...texts.map((text) => element("li", "", text)));
   drawGoodput(job);
   drawTrees(job);
 }
@@ -363,13 +366,13 @@ function layTree(tree) {
   return { laid, columns: Math.max(columns, 1), depth };
 }
 
-function drawWorkers(tree, place, x, y) {
+function drawWorkers(tree, place, x, y, slow) {
   const workers = tree.members.filter((member) => member.switch === place.switch);
   if (workers.length > WORKERS_MAX) return [shape("text", { x, y: y + 4, class: "small" }, `${workers.length} workers`)];
   const line = Math.min(workers.length, 8);
   return workers.map((member, index) => {
     const circle = shape("circle", {
-      cx: x + ((index % 8) - (line - 1) / 2) * 12, cy: y + Math.floor(index / 8) * 12, r: 4, class: `worker ${member.state}`,
+      cx: x + ((index % 8) - (line - 1) / 2) * 12, cy: y + Math.floor(index / 8) * 12, r: 4, class: `worker ${member.state}${slow.has(member.rank) ? " slow" : ""}`,
     });
     const lost = member.counters ? `, ${count(member.counters.packets_retransmitted)} packets retransmitted` : "";
     circle.append(shape("title", {}, `rank ${member.rank}, ${member.endpoint}: ${member.state}${lost}`));
@@ -377,7 +380,7 @@ function drawWorkers(tree, place, x, y) {
   });
 }
 
-function drawTree(tree, top) {
+function drawTree(tree, top, slow) {
   const { laid, columns, depth } = layTree(tree);
   const middle = (name) => {
     const { column, level } = laid.get(name);
@@ -396,7 +399,7 @@ function drawTree(tree, top) {
     node.append(shape("rect", { x: x - 50, y: y - 14, width: 100, height: 28, rx: 6 }), shape("text", { x, y: y + 4 }, place.switch));
     const last = place.first_slot + place.slots - 1;
     node.append(shape("title", {}, `${place.switch}: slots ${place.first_slot} to ${last}, ${place.workers} workers`));
-    nodes.push(node, ...drawWorkers(tree, place, x, y + 26));
+    nodes.push(node, ...drawWorkers(tree, place, x, y + 26, slow));
   }
   const title = shape("text", { x: 60 * columns, y: top + 12, class: "small" }, `tree ${tree.tree}: ${tree.phase}, epoch ${tree.epoch ?? "none"}`);
   return { drawn: [title, ...lines, ...nodes], width: columns * 120, height: 36 + Math.max(depth, 1) * 64 + 20 };
@@ -405,9 +408,10 @@ function drawTree(tree, top) {
 function drawTrees(job) {
   const picture = at("tree");
   const drawn = [];
+  const slow = new Set(job.findings.map((finding) => finding.rank));
   let [width, height] = [420, 0];
   for (const tree of job.trees) {
-    const part = drawTree(tree, height);
+    const part = drawTree(tree, height, slow);
     drawn.push(...part.drawn);
     width = Math.max(width, part.width);
     height += part.height;

@@ -9,8 +9,8 @@ use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecord
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView, Snapshot,
-    SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, ControllerEvent, Finding, FindingKind, JobView, LinkTraffic, LinkView, MemberView, PlaceView,
+    RangeView, Snapshot, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -47,6 +47,9 @@ fn tenant(name: &str, token: &str) -> TenantRecord {
 const LINK_TRAFFIC: LinkTraffic =
     LinkTraffic { bytes_per_second: 625_000_000, packets_per_second: 435_000, retransmission_ratio: 0.00025 };
 
+/// A rank that the others wait for.
+const LATE: Finding = Finding { kind: FindingKind::LateStart, rank: Some(2), amount: 0.005, others: 0.0 };
+
 /// Counters of so many equal workers.
 fn counters(workers: u64) -> MemberCounters {
     MemberCounters {
@@ -54,7 +57,13 @@ fn counters(workers: u64) -> MemberCounters {
         packets_sent: workers * 1_000_000,
         bytes_sent: workers * 1_436_000_000,
         packets_retransmitted: workers * 250,
+        packets_overtaken: workers * 200,
         results_received: workers * 999_000,
+        waits: workers * 998_000,
+        wait_us: workers * 499_000_000,
+        starts: workers * 1_000,
+        start_wait_us: workers * 600_000,
+        cpu_wait_us: workers * 20_000,
     }
 }
 
@@ -107,6 +116,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             ],
             members: vec![member(0, "leaf1"), member(1, "leaf1"), member(2, "leaf2"), member(3, "leaf2")],
         }],
+        findings: vec![LATE],
         groups: Vec::new(),
     }
 }

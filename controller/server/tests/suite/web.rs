@@ -79,6 +79,7 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
         "netfold_job_workers{tenant=\"red\",job=\"train\",state=\"here\"} 4",
         "netfold_job_goodput_bytes_per_second{tenant=\"red\",job=\"train\"} 1250000000",
         "netfold_job_packets_retransmitted_total{tenant=\"red\",job=\"train\"} 1000",
+        "netfold_job_slowed{tenant=\"red\",job=\"train\",kind=\"late_start\",rank=\"2\"} 0.005",
         "netfold_link_bytes_per_second{a=\"leaf1\",b=\"spine2\"} 625000000",
         "netfold_link_rate_bits_per_second{a=\"leaf1\",b=\"spine2\"} 100000000000",
         "netfold_link_retransmission_ratio{a=\"leaf1\",b=\"spine2\"} 0.00025",

@@ -6,7 +6,7 @@ use netfold_wire::{Flags, Kind, LaneOp, Numerics, Packet, Reason, Repr, header, 
 use super::{Codec, CodedChunk, Contributors, Handled, NOT_FINITE, Worker};
 use crate::congestion::Ack;
 use crate::descriptors::DescriptorMatch;
-use crate::slot::{Slot, SlotState};
+use crate::slot::{LossCause, Slot, SlotState};
 use crate::stream::Piece;
 use crate::{AbortReason, Ignored, Instant, OpId};
 
@@ -212,6 +212,7 @@ impl Worker {
         let Fitting { index, piece, exp } = *fitting;
         let slot = *self.slots.slot(index);
         self.note_result(now, index, repr, header::LEN + lanes.len());
+        self.note_wait(now, &slot, &piece);
         let saturated = slot.redo.is_none() && self.left_the_range(repr, &piece, slot.op);
         let mispredicted = self.is_mispredicted(&slot, &piece, repr.exp_next);
         self.stats.saturated += u64::from(saturated);
@@ -288,6 +289,17 @@ impl Worker {
         }
         self.recovery.on_ack(now, slot, &self.rtt);
         self.note_rtt();
+    }
+
+    /// Counts how long this rank waited for the others, unless the network lost its packet or the result.
+    fn note_wait(&mut self, now: Instant, slot: &Slot, piece: &Piece) {
+        if slot.sends == 1 || slot.loss == LossCause::Probed {
+            let wait = now - slot.first_sent_at;
+            self.stats.waits.note(wait);
+            if piece.descriptor {
+                self.stats.starts.note(wait);
+            }
+        }
     }
 
     /// Makes the slot at `position`, whose exponent has been agreed, ready to be sent.

@@ -159,10 +159,14 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     let rows = scene.jobs.iter().enumerate().map(|(index, job)| {
         let spec = job.spec.unwrap_or_default();
         let mark = Span::styled(letter(index), Style::new().fg(COLOURS[index % COLOURS.len()]));
+        let state = match job.findings.first() {
+            Some(_) => Span::styled("slowed", Style::new().fg(Color::Red)),
+            None => Span::raw(state_word(job.state())),
+        };
         Row::new(vec![
             Cell::from(mark),
             Cell::from(full_name(job.name.as_ref())),
-            Cell::from(state_word(job.state())),
+            Cell::from(state),
             Cell::from(Line::from(spec.world.to_string()).right_aligned()),
             Cell::from(mode_word(spec.mode())),
             Cell::from(Line::from(grouped(u64::from(job.slots_held))).right_aligned()),
