@@ -22,7 +22,7 @@ use netfold_testkit::process::Process;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 
-pub use worker::{WorkerConfig, work};
+pub use worker::{WorkerConfig, WorkerError, work};
 
 /// Longest time for all ranks to start and join.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -272,7 +272,9 @@ impl DiagnoseRig {
         }
         for _ in 0..LOOPS {
             let mut command = self.pinned(true);
-            command.args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            // They end with this process, also if it is killed.
+            let script = format!("while kill -0 {}; do :; done", std::process::id());
+            command.args(["sh", "-c", &script]).stdin(Stdio::null()).stderr(Stdio::null());
             let child = command.spawn();
             loops.0.push(child.map_err(|source| DiagnoseError::Start { name: "taskset".into(), source })?);
         }
