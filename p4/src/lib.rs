@@ -39,6 +39,7 @@ pub mod tna;
 pub mod transit;
 pub mod v1model;
 mod writer;
+pub mod xdp;
 
 /// EtherType of IPv4.
 const ETHERTYPE_IPV4: u16 = 0x0800;

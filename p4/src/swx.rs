@@ -26,6 +26,7 @@ use crate::refusal::{PrintError, Refusal};
 use crate::v1model::applied;
 use crate::writer::{Writer, joined};
 use code::Code;
+pub(crate) use control::order;
 use expr::Names;
 
 /// Name of the target in refusals.

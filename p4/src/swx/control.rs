@@ -225,7 +225,7 @@ impl Printer<'_> {
 }
 
 /// The states in an order in which every transition goes forward.
-fn order(parser: &Parser) -> Vec<usize> {
+pub(crate) fn order(parser: &Parser) -> Vec<usize> {
     fn visit(parser: &Parser, state: usize, seen: &mut [bool], order: &mut Vec<usize>) {
         if std::mem::replace(&mut seen[state], true) {
             return;

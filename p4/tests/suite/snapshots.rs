@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use netfold_p4::ir::Program;
-use netfold_p4::{allreduce, check, p4info, profile, rust, swx, v1model};
+use netfold_p4::{allreduce, check, p4info, profile, rust, swx, v1model, xdp};
 use sha2::{Digest, Sha256};
 
 use crate::targets::{print_pna, print_tna};
@@ -32,9 +32,10 @@ struct Printed {
 }
 
 impl Printed {
-    /// Specifications for DPDK are long: one is enough to read.
+    /// Specifications for DPDK and instructions for the kernel are long: one specification is enough to read.
     fn is_full(&self) -> bool {
-        FULL.contains(&self.profile) && (self.target != "swx" || self.profile == "small")
+        let long = matches!(self.target, "swx" | "xdp");
+        FULL.contains(&self.profile) && (!long || self.profile == "small")
     }
 
     fn digest(&self) -> String {
@@ -71,6 +72,9 @@ fn printed() -> Vec<Printed> {
         }
         if let Ok(text) = swx::print(&program) {
             add("swx", "spec", text);
+        }
+        if let Ok(text) = xdp::print(&program) {
+            add("xdp", "bpf", text);
         }
         for (target, text) in print_tna(&program) {
             add(target, &format!("{target}.p4"), text);

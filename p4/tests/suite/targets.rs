@@ -8,7 +8,7 @@ use netfold_p4::ir::{Expr, HeaderId, LValue, Program, Stmt};
 use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
-use netfold_p4::{allreduce, pna, swx};
+use netfold_p4::{allreduce, pna, swx, xdp};
 use netfold_wire::{LaneOp, LaneOps};
 
 /// The program for a NIC; `None` if PNA refuses it.
@@ -257,5 +257,49 @@ fn the_software_pipeline_refuses_what_it_cannot_express_by_name() {
             })
         };
         assert_eq!(text.lines().find(numbers), None, "{name}");
+    }
+}
+
+#[test]
+fn the_kernel_is_refused_what_it_cannot_express_by_name() {
+    let lowered = |profile: &Profile| xdp::lower(&allreduce::program(profile).unwrap());
+    let refused = |profile: &Profile| match lowered(profile) {
+        Err(PrintError::Refused(refusal)) => refusal,
+        other => panic!("lowered or invalid: {:?}", other.map(|xdp| xdp.maps)),
+    };
+    for (name, construct) in [
+        ("datagram", "packets without Ethernet"),
+        ("small", "packets without Ethernet"),
+        ("wide", "lanes of 16 bits"),
+        ("half", "lanes of 16 bits"),
+        ("float", "variables of every lane"),
+    ] {
+        let refused = refused(&profile::by_name(name).unwrap());
+        assert!(refused.target == "xdp" && refused.construct.contains(construct), "{name}: {refused}");
+    }
+    let jumbo = refused(&Profile { lane_words: 2048, ..Profile::hardware() });
+    assert!(jumbo.construct.contains("2048 lanes") && jumbo.limit.contains("page"), "{jumbo}");
+
+    // Added lanes behind an access to a register, and registers of several sizes.
+    let mut program = allreduce::program(&Profile::hardware()).unwrap();
+    program.ingress.push(Stmt::AddLanes);
+    let PrintError::Refused(late) = xdp::lower(&program).unwrap_err() else { panic!("it is valid") };
+    assert!(late.construct.contains("lanes that are added") && late.limit.contains("lock"), "{late}");
+    let mut program = allreduce::program(&Profile::hardware()).unwrap();
+    program.registers[1].size = 4;
+    let PrintError::Refused(sizes) = xdp::lower(&program).unwrap_err() else { panic!("it is valid") };
+    assert!(sizes.construct.contains("register 'version' of 4 entries"), "{sizes}");
+
+    for name in ["hardware", "tofino", "nic", "saturating", "queues"] {
+        let xdp = lowered(&profile::by_name(name).unwrap()).unwrap();
+        for block in [Some(&xdp.ingress), xdp.egress.as_ref()].into_iter().flatten() {
+            let count = block.instructions.len() as i64;
+            let jumps = block.instructions.iter().enumerate().filter(|(_, instruction)| instruction.jumps());
+            for (at, instruction) in jumps {
+                let to = at as i64 + 1 + i64::from(instruction.offset);
+                assert!((0..count).contains(&to), "{name}: {at} goes to {to} of {count}");
+            }
+            assert!(block.origins.iter().all(|origin| origin.first < block.instructions.len()), "{name}");
+        }
     }
 }

@@ -13,6 +13,8 @@ mod rate;
 mod sequence;
 #[cfg(feature = "dpdk")]
 mod swx;
+#[cfg(target_os = "linux")]
+mod xdp;
 
 pub use bmv2::{Bmv2Rig, RigError};
 pub use play::{Copy, Difference, Player, Tally, compare};
@@ -20,3 +22,5 @@ pub use rate::bmv2_rate;
 pub use sequence::{Arrival, Group, Sequence, Settings};
 #[cfg(feature = "dpdk")]
 pub use swx::{SwxPipeline, SwxRigError};
+#[cfg(target_os = "linux")]
+pub use xdp::{XdpPipeline, XdpRigError};

@@ -9,7 +9,7 @@ use netfold_p4::ir::{Program, RegisterKind};
 use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::queueing::{self, Support};
 use netfold_p4::tna::{self, Chip};
-use netfold_p4::{allreduce, p4info, pna, swx, v1model};
+use netfold_p4::{allreduce, p4info, pna, swx, v1model, xdp};
 use netfold_wire::{LaneOp, LaneOps};
 use serde::Serialize;
 
@@ -59,7 +59,7 @@ enum What {
     List,
 }
 
-/// Print the pipeline as a program for a target: P4_16 for v1model, TNA, T2NA or PNA, or a specification for DPDK's software pipeline.
+/// Print the pipeline as a program for a target: P4_16 for v1model, TNA, T2NA or PNA, a specification for DPDK's software pipeline, or BPF for XDP.
 ///
 /// The same options always give the same bytes.
 #[derive(Debug, Args)]
@@ -132,6 +132,8 @@ enum Target {
     Pna,
     /// A specification for DPDK's software pipeline (SWX).
     Swx,
+    /// BPF instructions for XDP, the kernel's driver path, with the element that each comes from.
+    Xdp,
     /// The pipeline as data, in JSON: what `netfold switch --program` reads.
     Ir,
 }
@@ -145,6 +147,7 @@ impl Target {
             Self::T2na => ("t2na", tna::print(program, Chip::Tofino2).map_err(|refusal| refusal.to_string())),
             Self::Pna => ("pna", pna::print(program).map_err(|refusal| refusal.to_string())),
             Self::Swx => ("swx", swx::print(program).map_err(|refusal| refusal.to_string())),
+            Self::Xdp => ("xdp", xdp::print(program).map_err(|refusal| refusal.to_string())),
             Self::Ir => ("ir", Ok(program.to_json())),
         }
     }
@@ -290,7 +293,7 @@ struct Listed {
 /// The P4 targets that a profile can be printed for.
 fn targets(profile: &Profile) -> Result<Vec<&'static str>, CliError> {
     let program = allreduce::program(profile).map_err(|error| CliError::Profile(error.to_string()))?;
-    let printed = [Target::V1model, Target::Tna, Target::T2na, Target::Pna, Target::Swx]
+    let printed = [Target::V1model, Target::Tna, Target::T2na, Target::Pna, Target::Swx, Target::Xdp]
         .map(|target| target.print(&program));
     Ok(printed.into_iter().filter(|(_, text)| text.is_ok()).map(|(target, _)| target).collect())
 }
@@ -375,7 +378,7 @@ impl P4 {
 impl Emit {
     fn run(self, output: &Output) -> Result<(), CliError> {
         let default_profile = match self.target {
-            Target::V1model | Target::Swx | Target::Ir => None,
+            Target::V1model | Target::Swx | Target::Xdp | Target::Ir => None,
             Target::Tna | Target::T2na => Some(Profile::tofino()),
             Target::Pna => profile::by_name("nic"),
         };

@@ -48,6 +48,7 @@ fn a_profile_that_does_not_fit_a_target_names_those_that_do() {
         ("p4 emit --target tna --profile hardware", "tna", "tofino"),
         ("p4 emit --target pna --profile hardware", "pna", "nic"),
         ("p4 emit --target swx --profile float", "swx", "hardware"),
+        ("p4 emit --target xdp --profile half", "xdp", "hardware"),
         ("p4 estimate --target tofino1 --profile hardware", "tofino1", "tofino"),
     ] {
         let (code, lines) = run(wrong);

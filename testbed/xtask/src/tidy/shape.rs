@@ -20,6 +20,7 @@ const UNSAFE_FILES: &[&str] = &[
     "dataplane/io/src/link/xdp",
     "dataplane/io/src/sys.rs",
     "dataplane/io/src/udp/syscall.rs",
+    "dataplane/bpf/src/sys.rs",
     "dataplane/dpdk/src/buffers.rs",
     "dataplane/dpdk/src/device.rs",
     "dataplane/dpdk/src/eal.rs",
