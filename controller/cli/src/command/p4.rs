@@ -318,7 +318,7 @@ fn list(output: &Output) -> Result<(), CliError> {
             targets: targets.clone(),
             ops: profile.ops.iter().map(|op| op.name()).collect(),
         })?;
-        output.line(format_args!("{name:<12} {:<24} {about}", targets.join(" ")))?;
+        output.line(format_args!("{name:<12} {:<28} {about}", targets.join(" ")))?;
     }
     Ok(())
 }
