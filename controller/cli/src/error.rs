@@ -219,9 +219,9 @@ impl CliError {
             Self::Admission(_) | Self::IoBench(_) => "bench",
             Self::Jobs(error) => error.kind(),
             #[cfg(feature = "testbed")]
-            Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } | Self::Diagnosed { .. } => {
-                "testbed"
-            }
+            Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
+            #[cfg(feature = "testbed")]
+            Self::Diagnosed { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",
