@@ -125,7 +125,7 @@ impl TrimRig {
     pub fn trial(&mut self, trial: &Trial) -> Result<TrimOutcome, RunError> {
         let installed = install(&self.fabric.plan, &mut self.fabric.drivers).map_err(Box::new)?;
         let comms = self.connect(trial, installed.first_chunk())?;
-        let observer = Observer::start(&self.fabric, self.config.racks)?;
+        let observer = Observer::start(&self.fabric, self.config.racks, installed.first_chunk())?;
         let load = Load::start(&self.fabric, self.config.racks, self.config.rate as f64 * trial.load)?;
         if trial.load > 0.0 {
             // Until the interface's queue is full.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use netfold_io::RxBatch;
 use netfold_io::link::{AfPacket, Link};
 use netfold_wire::frame::{OUTER_LEN, Outer};
-use netfold_wire::{Flags, Kind, Packet};
+use netfold_wire::{Flags, Kind, Packet, serial};
 
 use super::RunError;
 use super::fabric::Fabric;
@@ -37,7 +37,8 @@ impl ObservedPackets {
         self.load += other.load;
     }
 
-    fn frame(&mut self, frame: &mut [u8]) {
+    /// Counts a frame. Packets of chunks before `first_chunk` are those of an earlier job, which were still in a queue.
+    fn frame(&mut self, frame: &mut [u8], first_chunk: u32) {
         // Hosts leave the UDP checksum to an interface that a pair of virtual ones does not have; without it there is none to check.
         if let Some(checksum) = frame.get_mut(UDP_CHECKSUM) {
             checksum.fill(0);
@@ -49,7 +50,7 @@ impl ObservedPackets {
             self.load += 1;
             return;
         };
-        if packet.kind() != Kind::Data as u8 {
+        if packet.kind() != Kind::Data as u8 || serial::newer(first_chunk, packet.chunk()) {
             return;
         }
         self.above += u64::from(packet.class() >= netfold_wire::CLASSES_MAX / 2);
@@ -76,7 +77,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) fn start(fabric: &Fabric, racks: usize) -> Result<Self, RunError> {
+    /// Observes a job from its first chunk on.
+    pub(super) fn start(fabric: &Fabric, racks: usize, first_chunk: u32) -> Result<Self, RunError> {
         let stop = Arc::<AtomicBool>::default();
         let mut threads = Vec::new();
         for rack in 0..racks {
@@ -90,7 +92,7 @@ impl Observer {
                         Ok(0) => drop(link.wait(POLL_INTERVAL)),
                         Ok(_) => {
                             for packet in batch.packets().to_vec() {
-                                seen.frame(batch.bytes_mut(&packet));
+                                seen.frame(batch.bytes_mut(&packet), first_chunk);
                             }
                         }
                         Err(_) => break,
