@@ -26,8 +26,8 @@ use netfold_control::MemberCounters;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What differences are judged: those of the last intervals, in all and at least, and the least mean in standard errors. Differences that are
-/// plain are found after 6 s, and those of noisy hosts after 20 s. Of normally distributed differences around zero, one mean in a million or
-/// fewer is so large.
+/// plain are found after 6 s, and those of noisy hosts after 20 s. Of normally distributed differences around zero, fewer than ten means in a
+/// million are so large.
 const WINDOWS: [Window; 2] = [
     Window { intervals: 12, least: 10, significant: 9.0 },
     Window { intervals: 40, least: 30, significant: 6.0 },
