@@ -2,7 +2,7 @@
 //!
 //! There are two programs. *Ingress* runs for every frame that arrives; it ends in a redirection to a port, or to all members of a multicast group. *Egress*
 //! runs for every copy on the interface that it leaves by, as a program of the map by which the copy was redirected (`BPF_XDP_DEVMAP`), and finds its
-//! replica by group and interface. What ingress hands over is before the packet (`data_meta`), see [`Handover`].
+//! replica by group, interface, and how many copies of the packet went there before it. What ingress hands over is before the packet (`data_meta`), see [`Handover`].
 //!
 //! All registers are one array of slots, each under a lock that a packet takes at its first access and releases at its end, so that a slot's packets are as
 //! if one ran after the other, on whatever CPUs they arrive. Variables are in memory that each CPU has; header fields are copied there and back, lanes stay in the
@@ -54,11 +54,12 @@ const FRAME: Register = Register(10);
 const TEMPORARIES: [Register; 6] =
     [Register(0), Register(1), Register(2), Register(3), Register(4), Register(5)];
 
-// The stack: the locked slot's address or 0, a small key, a table's key, and a table's key before masks.
+// The stack: the locked slot's address or 0, a small key, a table's key, and a table's key before masks; of a copy that arrives its number, instead of the last.
 const LOCKED: i16 = -8;
 const SMALL_KEY: i16 = -16;
 const KEY: i16 = -96;
 const RAW_KEY: i16 = -176;
+const NUMBER: i16 = RAW_KEY;
 
 // Offsets in the context (`struct xdp_md`).
 const DATA: i16 = 0;
@@ -79,18 +80,20 @@ pub mod verdict {
     pub const REDIRECT: i32 = 4;
 }
 
-/// What ingress hands over to egress: 8 bytes before the packet, in the processor's order.
+/// What ingress hands over to egress: 12 bytes before the packet, in the processor's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover {
     /// Where the packet goes.
     pub send: crate::interpret::Send,
     /// Packets in the queue that the copy joins: 0, because there is no queue between the two programs.
     pub depth: u32,
+    /// Number of the packet among those that its CPU sent: the same in all of its copies, so that egress can count them.
+    pub number: u32,
 }
 
 impl Handover {
     /// Length in bytes.
-    pub const LEN: usize = 8;
+    pub const LEN: usize = 12;
     const UNICAST: u32 = 1;
     const MULTICAST: u32 = 2;
 
@@ -103,7 +106,8 @@ impl Handover {
         };
         let mut bytes = [0; Self::LEN];
         bytes[..4].copy_from_slice(&word.to_ne_bytes());
-        bytes[4..].copy_from_slice(&self.depth.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.depth.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.number.to_ne_bytes());
         Some(bytes)
     }
 
@@ -116,7 +120,7 @@ impl Handover {
             Self::MULTICAST => crate::interpret::Send::Multicast(to),
             _ => crate::interpret::Send::Drop,
         };
-        Self { send, depth: word(4) }
+        Self { send, depth: word(4), number: word(8) }
     }
 }
 
@@ -131,8 +135,10 @@ pub enum MapId {
     Ports,
     /// Multicast groups to maps of members' interfaces.
     Groups,
-    /// Group (high 16 bits) and interface to replica ids.
+    /// Group, interface, and number of the copy among those of its packet on that interface, to replica ids.
     Members,
+    /// Ports to the packet whose copies left there last, and the number of its copies so far.
+    Copies,
     /// Registers.
     Slots,
     /// Counters: one value.
@@ -273,7 +279,8 @@ fn maps(layout: &Layout, tables: &[TableMap]) -> Vec<MapSpec> {
         map(MapId::Interfaces, "interfaces", MapKind::Hash, 4, 4, PORTS_MAX),
         map(MapId::Ports, "ports", MapKind::DeviceHash, 4, 8, PORTS_MAX),
         map(MapId::Groups, "groups", MapKind::ArrayOfDeviceHashes, 4, 4, PORTS_MAX),
-        map(MapId::Members, "members", MapKind::Hash, 8, 4, PORTS_MAX * 2),
+        map(MapId::Members, "members", MapKind::Hash, 12, 4, PORTS_MAX * 2),
+        map(MapId::Copies, "copies", MapKind::PerCpuArray, 4, 8, PORTS_MAX),
         map(MapId::Slots, "slots", MapKind::LockedArray, 4, layout.slot_bytes, layout.slots),
         map(MapId::Counters, "counters", MapKind::Array, 4, layout.counter_bytes.max(8), 1),
     ];

@@ -49,16 +49,6 @@ pub enum XdpError {
         #[source]
         source: io::Error,
     },
-    /// Two members of a multicast group are at one interface: a copy is made for each interface.
-    #[error(
-        "multicast group {group} has two members at port {port}: connect each child of a job to an interface of its own"
-    )]
-    Member {
-        /// The group.
-        group: u16,
-        /// The port.
-        port: u16,
-    },
     /// The group has a member at a port that does not exist, or too many members, or its number is too high.
     #[error("multicast group {group}: {problem}")]
     Group {

@@ -1,6 +1,6 @@
 //! Ports and multicast groups.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,13 +13,19 @@ use crate::{Datapath, XdpError};
 /// Bytes of a value in a map of interfaces (`struct bpf_devmap_val`).
 pub(crate) const INTERFACE_VALUE: u32 = 8;
 
-/// A multicast group: the map of its members' interfaces, and their replica ids.
+/// A multicast group: the map of its members' interfaces, and each one's interface and replica id, in ascending order.
 pub(crate) struct Group {
     _map: Map,
-    members: BTreeMap<u32, u16>,
+    members: Vec<(u32, u16)>,
 }
 
-/// An empty map of members.
+impl Group {
+    fn interfaces(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|(interface, _)| *interface)
+    }
+}
+
+/// An empty map of members: their interfaces, by number.
 pub(crate) fn members() -> io::Result<Map> {
     Map::create(&MapAttributes {
         kind: MapType::DeviceHash,
@@ -32,11 +38,16 @@ pub(crate) fn members() -> io::Result<Map> {
     })
 }
 
-fn member(group: u16, interface: u32) -> [u8; 8] {
-    let mut key = [0; 8];
-    key[..4].copy_from_slice(&u32::from(group).to_ne_bytes());
-    key[4..].copy_from_slice(&interface.to_ne_bytes());
-    key
+/// The keys of a group's members, in their order: group, interface, and how many members before it are on that interface.
+fn keys(group: u16, members: &[(u32, u16)]) -> impl Iterator<Item = [u8; 12]> {
+    let mut before = (0, 0);
+    members.iter().map(move |(interface, _)| {
+        before = if before.0 == *interface { (*interface, before.1 + 1) } else { (*interface, 0u32) };
+        let words = [u32::from(group), *interface, before.1].map(u32::to_ne_bytes);
+        let mut key = [0; 12];
+        key.copy_from_slice(words.as_flattened());
+        key
+    })
 }
 
 fn refused(name: &'static str) -> impl Fn(io::Error) -> XdpError {
@@ -65,33 +76,32 @@ impl Datapath {
     ///
     /// # Errors
     ///
-    /// [`XdpError::Member`], [`XdpError::Group`]; the group is unchanged. [`XdpError::Map`], [`XdpError::Change`].
+    /// [`XdpError::Group`]; the group is unchanged. [`XdpError::Map`], [`XdpError::Change`].
     pub fn set_group(&mut self, group: u16, replicas: &[Replica]) -> Result<(), XdpError> {
         let bad = |problem| Err(XdpError::Group { group, problem });
-        if u32::from(group) >= PORTS_MAX {
+        if group == 0 || u32::from(group) >= PORTS_MAX {
             return bad("there are 4095 groups, from 1 on");
         }
         if replicas.len() > MEMBERS_MAX as usize {
             return bad("it has more than 32 members");
         }
-        let mut wanted = BTreeMap::new();
+        let mut wanted = Vec::with_capacity(replicas.len());
         for replica in replicas {
             let Some(interface) = self.ports.get(&replica.port) else {
                 return bad("a member is at a port without an interface");
             };
-            if wanted.insert(*interface, replica.instance).is_some() {
-                return Err(XdpError::Member { group, port: replica.port });
-            }
+            wanted.push((*interface, replica.instance));
         }
+        wanted.sort_unstable();
         let ids = self.map(MapId::Members, "members")?;
         let write_ids = || {
-            wanted.iter().try_for_each(|(interface, instance)| {
-                let value = u32::from(*instance).to_ne_bytes();
-                ids.write(&member(group, *interface), &value, Put::Any).map_err(refused("members"))
+            keys(group, &wanted).zip(&wanted).try_for_each(|(key, (_, instance))| {
+                ids.write(&key, &u32::from(*instance).to_ne_bytes(), Put::Any).map_err(refused("members"))
             })
         };
+        let old = self.groups.get(&group);
         // Where the interfaces are the same, their map stays.
-        if self.groups.get(&group).is_some_and(|old| old.members.keys().eq(wanted.keys())) {
+        if old.is_some_and(|old| old.interfaces().eq(wanted.iter().map(|(interface, _)| *interface))) {
             write_ids()?;
             if let Some(group) = self.groups.get_mut(&group) {
                 group.members = wanted;
@@ -99,9 +109,9 @@ impl Datapath {
             return Ok(());
         }
         let map = members().map_err(|source| XdpError::Map { name: "group".into(), source })?;
-        for interface in wanted.keys() {
+        for (number, (interface, _)) in (0u32..).zip(&wanted) {
             let value = self.interface_value(*interface);
-            map.write(&interface.to_ne_bytes(), &value, Put::Any).map_err(refused("group"))?;
+            map.write(&number.to_ne_bytes(), &value, Put::Any).map_err(refused("group"))?;
         }
         write_ids()?;
         let groups = self.map(MapId::Groups, "groups")?;
@@ -112,14 +122,29 @@ impl Datapath {
             let value = map.as_fd().as_raw_fd().to_ne_bytes();
             groups.write(&key, &value, Put::Any).map_err(refused("groups"))?;
         }
-        let old = self.groups.get(&group).into_iter().flat_map(|group| group.members.keys());
-        for interface in old.filter(|interface| !wanted.contains_key(interface)) {
-            ids.remove(&member(group, *interface)).map_err(refused("members"))?;
+        let kept: BTreeSet<_> = keys(group, &wanted).collect();
+        let stale = old.into_iter().flat_map(|old| keys(group, &old.members));
+        for key in stale.filter(|key| !kept.contains(key)) {
+            ids.remove(&key).map_err(refused("members"))?;
         }
         self.groups.remove(&group);
         if !wanted.is_empty() {
             self.groups.insert(group, Group { _map: map, members: wanted });
         }
         Ok(())
+    }
+
+    /// Waits until every packet that is being processed has been: those that come to rest later have seen all changes made before the call.
+    ///
+    /// # Errors
+    ///
+    /// [`XdpError::Map`], [`XdpError::Change`].
+    pub fn wait_for_packets(&self) -> Result<(), XdpError> {
+        // The kernel returns from a change of a map of maps when no program can use the map that was replaced (`maybe_wait_bpf_programs`).
+        // Group 0 does not exist.
+        let map = members().map_err(|source| XdpError::Map { name: "group".into(), source })?;
+        let groups = self.map(MapId::Groups, "groups")?;
+        let value = map.as_fd().as_raw_fd().to_ne_bytes();
+        groups.write(&0u32.to_ne_bytes(), &value, Put::Any).map_err(refused("groups"))
     }
 }

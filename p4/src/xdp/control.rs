@@ -5,8 +5,8 @@ use netfold_bpf::{Alu, Helper, Instruction, Jump, MapPart, Register as R, Size, 
 use super::code::{Finished, Label};
 use super::expr::Names;
 use super::{
-    CONTEXT, DATA, DATA_END, DATA_META, EGRESS_INTERFACE, FRAME, Handover, INGRESS_INTERFACE, LOCKED,
-    Lowering, MapId, PACKET, SCRATCH, SMALL_KEY, layout, pieces, refusal, verdict,
+    CONTEXT, DATA, DATA_END, DATA_META, EGRESS_INTERFACE, FRAME, Handover, INGRESS_INTERFACE, KEY,
+    LOCKED, NUMBER, Lowering, MapId, PACKET, SCRATCH, SMALL_KEY, layout, pieces, refusal, verdict,
 };
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
@@ -74,27 +74,58 @@ impl Lowering<'_> {
         self.code.jump(Width::All, Jump::Gt, R(3), R(2), kept);
         self.code.load(Size::Word, R(4), R(1), 4);
         self.store_variable(self.layout.depth, R(4));
+        self.code.load(Size::Word, R(3), R(1), 8);
         self.code.load(Size::Word, R(1), R(1), 0);
         self.code.go(have);
         self.code.put(kept);
         // Packet buffers lose what is before the packet, and are redirected one by one, before the next packet arrives.
+        self.load_variable(R(3), self.layout.number);
         self.load_variable(R(1), self.layout.handover);
         self.code.put(have);
         self.code.alu(Width::Low, Alu::Mov, R(2), R(1));
         self.code.alu_k(Width::Low, Alu::Shr, R(2), 16);
         self.code.jump_k(Width::Low, Jump::Ne, R(2), Handover::MULTICAST as i32, unicast);
         self.code.alu_k(Width::Low, Alu::And, R(1), 0xffff);
-        self.code.store(Size::Word, FRAME, SMALL_KEY, R(1));
-        self.code.reads_egress_interface();
-        self.code.load(Size::Word, R(1), CONTEXT, EGRESS_INTERFACE);
-        self.code.store(Size::Word, FRAME, SMALL_KEY + 4, R(1));
-        self.lookup(MapId::Members, SMALL_KEY);
+        self.code.store(Size::Word, FRAME, KEY, R(1));
+        self.code.store(Size::Word, FRAME, NUMBER, R(3));
+        self.count_copy();
+        self.lookup(MapId::Members, KEY);
         self.code.jump_k(Width::All, Jump::Ne, R(0), 0, member);
         self.end(verdict::DROP);
         self.code.put(member);
         self.code.load(Size::Word, R(1), R(0), 0);
         self.store_variable(self.layout.instance, R(1));
         self.code.put(unicast);
+    }
+
+    /// Completes the key of a replica by the interface, and by how many copies of the packet have left there. The copies of a packet leave on the CPU
+    /// that received it, on each interface one after the other, though not in the order of the group's members.
+    fn count_copy(&mut self) {
+        let (port, counted, fresh) = (self.code.label(), self.code.label(), self.code.label());
+        self.code.reads_egress_interface();
+        self.code.load(Size::Word, R(1), CONTEXT, EGRESS_INTERFACE);
+        self.code.store(Size::Word, FRAME, KEY + 4, R(1));
+        self.code.store(Size::Word, FRAME, SMALL_KEY, R(1));
+        self.lookup(MapId::Interfaces, SMALL_KEY);
+        self.code.jump_k(Width::All, Jump::Ne, R(0), 0, port);
+        self.end(verdict::DROP);
+        self.code.put(port);
+        self.code.load(Size::Word, R(1), R(0), 0);
+        self.code.store(Size::Word, FRAME, SMALL_KEY, R(1));
+        self.lookup(MapId::Copies, SMALL_KEY);
+        self.code.jump_k(Width::All, Jump::Ne, R(0), 0, counted);
+        self.end(verdict::DROP);
+        self.code.put(counted);
+        self.code.load(Size::Word, R(1), R(0), 0);
+        self.code.load(Size::Word, R(2), FRAME, NUMBER);
+        self.code.alu_k(Width::All, Alu::Mov, R(3), 0);
+        self.code.jump(Width::Low, Jump::Ne, R(1), R(2), fresh);
+        self.code.load(Size::Word, R(3), R(0), 4);
+        self.code.put(fresh);
+        self.code.store(Size::Word, FRAME, KEY + 8, R(3));
+        self.code.store(Size::Word, R(0), 0, R(2));
+        self.code.alu_k(Width::Low, Alu::Add, R(3), 1);
+        self.code.store(Size::Word, R(0), 4, R(3));
     }
 
     fn parser(&mut self) -> Result<(), Refusal> {

@@ -184,6 +184,9 @@ impl Lowering<'_> {
         self.load_variable(R(1), self.layout.to);
         self.code.alu(Width::All, Alu::Or, R(4), R(1));
         self.store_variable(self.layout.handover, R(4));
+        self.load_variable(R(5), self.layout.number);
+        self.code.alu_k(Width::Low, Alu::Add, R(5), 1);
+        self.store_variable(self.layout.number, R(5));
         self.code.load(Size::Word, R(1), CONTEXT, DATA_META);
         self.code.load(Size::Word, R(2), CONTEXT, DATA);
         self.code.alu(Width::All, Alu::Mov, R(3), R(1));
@@ -191,5 +194,6 @@ impl Lowering<'_> {
         self.code.jump(Width::All, Jump::Gt, R(3), R(2), gone);
         self.code.store(Size::Word, R(1), 0, R(4));
         self.code.run(Instruction::store_constant(Size::Word, R(1), 4, 0));
+        self.code.store(Size::Word, R(1), 8, R(5));
     }
 }

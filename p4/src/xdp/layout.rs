@@ -56,6 +56,8 @@ pub(super) struct Layout {
     pub(super) cleared: u32,
     /// What ingress hands over to copies on devices without space for it before the packet.
     pub(super) handover: Variable,
+    /// Number of the packet that was handed over last.
+    pub(super) number: Variable,
     /// Room for what is behind removed lanes.
     pub(super) moved: i16,
     /// Size of a CPU's memory.
@@ -160,6 +162,7 @@ impl Layout {
         let cleared = memory.next.next_multiple_of(8);
         memory.next = cleared;
         let handover = memory.take(64);
+        let number = memory.take(64);
         let moved = memory.next as i16;
         let (registers, slot_bytes, slots) = slots(program)?;
         let sizes = program.counters.iter().map(|counter| counter.size * 8);
@@ -190,6 +193,7 @@ impl Layout {
             params,
             cleared,
             handover,
+            number,
             moved,
             bytes: memory.next + MOVED_BYTES,
             registers,

@@ -71,7 +71,7 @@ fn take_all() -> Vec<BpfLink> {
         .collect()
 }
 
-/// The job of all children, each at a port of its own.
+/// The job of all children, distributed evenly to the interfaces.
 fn configure(datapath: &mut Datapath, switch: &[u32]) {
     let node = Node {
         job: 1,
@@ -94,19 +94,27 @@ fn configure(datapath: &mut Datapath, switch: &[u32]) {
         port: end.port,
     };
     let mut replicas = Vec::new();
-    for (rank, interface) in (0..CHILDREN).zip(switch) {
-        let (port, rank16) = (u16::from(rank) + 1, u16::from(rank));
+    for (port, interface) in (1..).zip(switch) {
         datapath.set_port(port, *interface).expect("the interface exists");
-        replicas.push(Replica { port, instance: port });
-        let behind = Some(Behind { instance: port, first: rank16, last: rank16 });
+    }
+    for rank in 0..CHILDREN {
+        let port = interface_of(rank, switch.len()) as u16 + 1;
+        let (instance, rank16) = (u16::from(rank) + 1, u16::from(rank));
+        replicas.push(Replica { port, instance });
+        let behind = Some(Behind { instance, first: rank16, last: rank16 });
         let child = Child { port, source: child_address(rank + 1).ip.to_bits(), rank, behind };
         for entry in allreduce::job_entries(&node, &child) {
             datapath.insert(&entry).expect("it fits");
         }
-        let entry = allreduce::child_entry(port, address(child_address(rank + 1)), address(switch_address()));
+        let entry = allreduce::child_entry(instance, address(child_address(rank + 1)), address(switch_address()));
         datapath.insert(&entry).expect("it fits");
     }
-    datapath.set_group(GROUP, &replicas).expect("a member an interface");
+    datapath.set_group(GROUP, &replicas).expect("every port has an interface");
+}
+
+/// Which of so many interfaces a child is at.
+fn interface_of(rank: u8, interfaces: usize) -> usize {
+    usize::from(rank) * interfaces / usize::from(CHILDREN)
 }
 
 fn contribution(rank: u8, chunk: u32, owner: LaneOwner) -> Vec<u8> {
@@ -145,9 +153,19 @@ fn send(link: &mut AfPacket, frame: &[u8]) {
     link.flush().expect("the interface is up");
 }
 
+/// The next frame at a link for a child; `None` after half a second.
+fn next_for(link: &mut AfPacket, rank: u8, waiting: &mut Vec<Vec<u8>>) -> Option<Vec<u8>> {
+    let to = child_address(rank + 1).mac.0;
+    while !waiting.iter().any(|frame| frame[..6] == to) {
+        waiting.push(next(link)?);
+    }
+    let at = waiting.iter().position(|frame| frame[..6] == to)?;
+    Some(waiting.swap_remove(at))
+}
+
 /// The next frame of ours at a link; `None` after half a second.
 fn next(link: &mut AfPacket) -> Option<Vec<u8>> {
-    let mut batch = RxBatch::new(8, 1 << 16);
+    let mut batch = RxBatch::new(1, 1 << 16);
     for _ in 0..50 {
         link.receive(&mut batch).expect("the interface is up");
         let bytes = batch.packets().iter().map(|packet| batch.bytes(packet));
@@ -163,11 +181,15 @@ fn next(link: &mut AfPacket) -> Option<Vec<u8>> {
 /// Contributions of all children to two chunks, of which the second belongs to one of them: every copy has the right addresses and lanes.
 fn all_reduce(links: &mut [AfPacket], chunk: u32) {
     for (chunk, owner) in [(chunk, LaneOwner::All), (chunk + 1, LaneOwner::Rank(2))] {
-        for (rank, link) in (0..CHILDREN).zip(&mut *links) {
-            send(link, &contribution(rank, chunk, owner));
+        let count = links.len();
+        for rank in 0..CHILDREN {
+            send(&mut links[interface_of(rank, count)], &contribution(rank, chunk, owner));
         }
-        for (rank, link) in (0..CHILDREN).zip(&mut *links) {
-            let frame = next(link).unwrap_or_else(|| panic!("no RESULT of chunk {chunk} for child {rank}"));
+        let mut waiting = vec![Vec::new(); count];
+        for rank in 0..CHILDREN {
+            let at = interface_of(rank, count);
+            let frame = next_for(&mut links[at], rank, &mut waiting[at]);
+            let frame = frame.unwrap_or_else(|| panic!("no RESULT of chunk {chunk} for child {rank}"));
             let (outer, datagram) = Outer::parse(&frame).expect("lengths and checksums are right");
             let addresses = Outer { source: switch_address(), destination: child_address(rank + 1) };
             assert_eq!(outer, addresses);
@@ -189,8 +211,8 @@ fn all_reduce(links: &mut [AfPacket], chunk: u32) {
     }
 }
 
-fn links() -> Vec<AfPacket> {
-    (0..CHILDREN)
+fn links(count: usize) -> Vec<AfPacket> {
+    (0..count)
         .map(|child| AfPacket::open(&format!("w{child}")).expect("root opens packet sockets"))
         .collect()
 }
@@ -207,7 +229,7 @@ fn children_at_interfaces_get_their_copies_from_the_driver() {
         }
         let taken = datapath.attach(switch[0], Hook::Driver).expect_err("it has a program");
         assert!(matches!(taken, XdpError::Attach { .. }) && taken.to_string().contains("xdp off"), "{taken}");
-        let mut links = links();
+        let mut links = links(switch.len());
         all_reduce(&mut links, 10);
         // A repeated contribution is replied to on the interface that it came by.
         send(&mut links[1], &contribution(1, 11, LaneOwner::All));
@@ -238,7 +260,7 @@ fn pinned_programs_outlive_their_process_until_they_are_detached() {
         assert!(matches!(refused, XdpError::Pin { .. }), "{refused}");
         let pins = folder.0.join("switch");
         datapath.pin(&pins).expect("a BPF file system");
-        let mut links = links();
+        let mut links = links(switch.len());
         all_reduce(&mut links, 10);
         drop(datapath);
         all_reduce(&mut links, 20);
@@ -280,9 +302,29 @@ fn children_get_their_copies_behind_a_driver_too() {
         for interface in &switch {
             datapath.attach(*interface, Hook::Generic).expect("the kernel runs it");
         }
-        let mut links = links();
+        let mut links = links(switch.len());
         for round in 0..20 {
             all_reduce(&mut links, 10 + 2 * round);
         }
     });
+}
+
+/// As behind an Ethernet switch: a packet's copies leave by one interface, to one child each.
+#[test]
+fn children_share_an_interface() {
+    for (hook, count) in [(Hook::Driver, 1), (Hook::Driver, 2), (Hook::Generic, 1), (Hook::Generic, 2)] {
+        namespace::alone(|| {
+            let Some(mut datapath) = datapath(&program(&profile())) else { return };
+            let switch = &interfaces()[..count];
+            let _taken = (hook == Hook::Driver).then(take_all);
+            configure(&mut datapath, switch);
+            for interface in switch {
+                datapath.attach(*interface, hook).expect("the kernel runs it");
+            }
+            let mut links = links(count);
+            for round in 0..20 {
+                all_reduce(&mut links, 10 + 2 * round);
+            }
+        });
+    }
 }

@@ -40,6 +40,8 @@ pub struct XdpPipeline {
     /// Counters, read when they are asked for.
     counters: Vec<(u32, OnceCell<Vec<u64>>)>,
     packet: Vec<u8>,
+    /// Copies so far, each of a packet of its own.
+    copies: u32,
     nanoseconds: u64,
 }
 
@@ -62,7 +64,7 @@ impl XdpPipeline {
         let counters = program.counters.iter().map(|counter| (counter_id(counter.id), OnceCell::new()));
         let counters = counters.collect();
         let info = InterpretedPipeline::new(program)?.info().clone();
-        Ok(Self { datapath, info, counters, packet: Vec::new(), nanoseconds: 0 })
+        Ok(Self { datapath, info, counters, packet: Vec::new(), copies: 0, nanoseconds: 0 })
     }
 
     /// Time of ingress in the kernel so far, in nanoseconds.
@@ -116,7 +118,8 @@ impl Pipeline for XdpPipeline {
         }
         self.packet.clear();
         self.packet.extend_from_slice(frame);
-        let handover = Handover { send, depth: queue_depth.min((1 << 19) - 1) };
+        self.copies = self.copies.wrapping_add(1);
+        let handover = Handover { send, depth: queue_depth.min((1 << 19) - 1), number: self.copies };
         if self.datapath.test_egress(handover, &mut self.packet).is_err() {
             return 0;
         }
