@@ -84,8 +84,8 @@ pub(crate) struct Engine {
     /// Of the switch; without a control session there is none to lose.
     liveness: Option<LivenessMonitor>,
     segmentation: Segmentation,
-    /// The next packet is sent singly: a timer has expired, perhaps because batches are lost.
-    send_single: bool,
+    /// What is due is sent singly: a timer has expired, perhaps because batches are lost.
+    send_singly: bool,
     /// When the engine last polled whether other ranks wait for this one.
     polled_at: Instant,
     /// When the engine publishes the counters for the control port again.
@@ -224,7 +224,7 @@ impl Engine {
             tree,
             liveness,
             segmentation: Segmentation::new(),
-            send_single: false,
+            send_singly: false,
             polled_at: clock.now(),
             clock,
             post_at: Instant::ZERO,
@@ -329,7 +329,7 @@ impl Engine {
         if caught_up && self.streams.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.streams.handle_timeout(now);
             self.busy_turns = 0;
-            self.send_single = true;
+            self.send_singly = true;
             self.update_segmentation();
         }
         let sent = self.transmit(now)?;
@@ -435,30 +435,41 @@ impl Engine {
     }
 
     /// Packs and sends until nothing is due or the transport pushes back; whether anything was sent.
+    ///
+    /// After a timer has expired, all that is due is sent singly, and not one packet alone: where the batches of all ranks are lost, a slot is complete
+    /// only when each of them has sent its packet for that slot singly.
     fn transmit(&mut self, now: Instant) -> Result<bool, Error> {
         let mut sent = false;
         loop {
-            let send_single = std::mem::take(&mut self.send_single);
-            let most = if send_single { 1 } else { usize::MAX };
-            while self.tx.packets.len() < most
-                && let Some(spare) = self.tx.spare()
-            {
+            while let Some(spare) = self.tx.spare() {
                 let Some(len) = self.streams.poll_transmit(now, spare) else { break };
                 self.tx.commit(len);
+                if self.send_singly {
+                    self.streams.end_batch();
+                }
             }
             if self.tx.packets.is_empty() {
+                self.send_singly = false;
                 return Ok(sent);
             }
             let before = self.tx.taken;
-            let all = self.tx.flush(&mut *self.io)?;
+            let all = self.flush()?;
             sent |= all || self.tx.taken > before;
             if !all {
                 return Ok(sent);
             }
-            if send_single {
-                self.streams.end_batch();
-            }
         }
+    }
+
+    /// Offers what is packed to the transport; whether all was taken.
+    fn flush(&mut self) -> Result<bool, Error> {
+        if !self.send_singly || !self.segmentation.is_allowed() {
+            return self.tx.flush(&mut *self.io);
+        }
+        self.io.set_segmentation(false);
+        let all = self.tx.flush(&mut *self.io);
+        self.io.set_segmentation(true);
+        all
     }
 
     fn events(&mut self) -> Result<(), Error> {

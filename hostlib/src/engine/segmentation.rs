@@ -2,7 +2,7 @@
 //!
 //! Between virtual interfaces of one machine GSO packets stay unsegmented: a receiver on a packet socket, as in some switches, gets one
 //! frame that is too long, and drops it. Single datagrams arrive. The sender sees losses among nearly all datagrams that were sent in a
-//! batch, and among none that were sent singly; a straggler or a lossy network affects both. So GSO is disabled where batches get no
+//! batch, and among none that were sent singly, as all are when a timer has expired; a straggler or a lossy network affects both. So GSO is disabled where batches get no
 //! results several times in a row while single datagrams do. If that helped, GSO is tried again after many results, and after
 //! more of them each time; if it did not, GSO was not the cause.
 
@@ -41,6 +41,11 @@ impl Segmentation {
             until: 0,
             retry_after: RETRY_AFTER_RESULTS,
         }
+    }
+
+    /// Whether GSO is enabled.
+    pub(super) const fn is_allowed(&self) -> bool {
+        self.allowed
     }
 
     /// Takes the counters, and returns whether GSO is to be used when that changes.

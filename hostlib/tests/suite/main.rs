@@ -10,6 +10,7 @@ mod exports;
 mod feedback;
 mod operations;
 mod paths;
+mod segmentation;
 mod session;
 mod support;
 
