@@ -141,6 +141,20 @@ impl Profile {
         Self { numerics, ops: numerics.lane_ops().to_vec(), ..Self::software(lane_words) }
     }
 
+    /// The profile of a switch in the kernel's driver path: whole frames, as many jobs as a host's switch needs, and no marks, because there are no
+    /// queues whose length it could read.
+    pub fn kernel(lane_words: u32, numerics: Numerics) -> Self {
+        Self {
+            lane_words,
+            jobs: 64,
+            slots: 4096,
+            ecn_depth: 0,
+            numerics,
+            ops: numerics.lane_ops().to_vec(),
+            ..Self::hardware()
+        }
+    }
+
     /// The profile without the lane operations that p4c takes long to compile for bmv2: those on packed elements, in more than
     /// [`PACKED_WORDS_MAX`] words.
     #[must_use]

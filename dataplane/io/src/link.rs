@@ -30,6 +30,8 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 pub use self::af_packet::AfPacket;
 #[cfg(target_os = "linux")]
+pub use self::device::{InterfaceInfo, interfaces};
+#[cfg(target_os = "linux")]
 pub(crate) use self::device::{has_ipv4, ipv4_of};
 #[cfg(target_os = "linux")]
 use self::packet::{Lost, SOCKET_BUFFER, hear_arrivals_only, hear_port_only, sleep};

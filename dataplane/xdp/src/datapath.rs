@@ -116,6 +116,22 @@ fn load(
     })
 }
 
+/// Puts a program on an interface.
+pub(crate) fn attach(program: &sys::Program, interface: u32, hook: Hook) -> Result<Link, XdpError> {
+    Link::attach(program, interface, hook).map_err(|source| XdpError::Attach {
+            interface,
+            problem: match source.raw_os_error() {
+                Some(16) => "it has a program already; `ip link set dev IFACE xdp off` or `netfold switch detach` removes it",
+                Some(95) => "its driver cannot run XDP programs",
+                Some(34) => "its MTU is too long for XDP: about 3500 bytes are possible",
+                Some(19) => "there is no such interface",
+                Some(1 | 13) => "it takes CAP_NET_ADMIN",
+                _ => "see the system's error",
+            },
+            source,
+        })
+}
+
 impl Datapath {
     /// Creates the maps and loads the programs. They are on no interface.
     ///
@@ -176,17 +192,7 @@ impl Datapath {
     ///
     /// [`XdpError::Attach`].
     pub fn attach(&mut self, interface: u32, hook: Hook) -> Result<(), XdpError> {
-        let link = Link::attach(&self.ingress, interface, hook).map_err(|source| XdpError::Attach {
-            interface,
-            problem: match source.raw_os_error() {
-                Some(16) => "it has a program already; `ip link set dev IFACE xdp off` or `netfold switch detach` removes it",
-                Some(95) => "its driver cannot run XDP programs",
-                Some(19) => "there is no such interface",
-                Some(1 | 13) => "it takes CAP_NET_ADMIN",
-                _ => "see the system's error",
-            },
-            source,
-        })?;
+        let link = attach(&self.ingress, interface, hook)?;
         self.links.insert(interface, link);
         Ok(())
     }

@@ -8,6 +8,7 @@
 
 mod datapath;
 mod error;
+mod peer;
 mod pin;
 mod ports;
 mod tables;
@@ -15,4 +16,5 @@ mod tables;
 pub use datapath::{Datapath, Ran};
 pub use error::XdpError;
 pub use netfold_bpf::sys::Hook;
+pub use peer::PassAll;
 pub use pin::detach_pinned;

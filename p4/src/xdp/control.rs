@@ -5,8 +5,8 @@ use netfold_bpf::{Alu, Helper, Instruction, Jump, MapPart, Register as R, Size, 
 use super::code::{Finished, Label};
 use super::expr::Names;
 use super::{
-    CONTEXT, DATA, DATA_END, DATA_META, EGRESS_INTERFACE, FRAME, Handover, INGRESS_INTERFACE, KEY,
-    LOCKED, NUMBER, Lowering, MapId, PACKET, SCRATCH, SMALL_KEY, layout, pieces, refusal, verdict,
+    CONTEXT, DATA, DATA_END, DATA_META, EGRESS_INTERFACE, FRAME, Handover, INGRESS_INTERFACE, KEY, LOCKED,
+    Lowering, MapId, NUMBER, PACKET, SCRATCH, SMALL_KEY, layout, pieces, refusal, verdict,
 };
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};

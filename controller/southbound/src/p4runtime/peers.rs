@@ -67,6 +67,8 @@ pub(crate) enum PortError {
     NotIpv4(SocketAddr),
     #[error("no port of the switch is known to lead to {0}: enter it among the neighbours")]
     Unknown(SocketAddrV4),
+    #[error("{0} is not reached by one of the switch's interfaces, or does not answer ARP there")]
+    NoNeighbour(SocketAddrV4),
     #[error("the neighbour is said to be at port {0} of the switch, which is not for peers")]
     Reserved(u16),
 }

@@ -9,3 +9,5 @@ mod recovery;
 mod rig;
 mod steady;
 mod tls;
+#[cfg(target_os = "linux")]
+mod xdp;

@@ -16,11 +16,39 @@ use crate::IoError;
 pub(crate) fn ipv4_of(link: &'static str, interface: &str) -> Result<Vec<(Ipv4Addr, u8)>, IoError> {
     let found = pnet_datalink::interfaces().into_iter().find(|found| found.name == interface);
     let found = found.ok_or_else(|| refused(link, interface, io::Error::from_raw_os_error(libc::ENODEV)))?;
-    let v4 = found.ips.iter().filter_map(|network| match network.ip() {
+    Ok(ipv4(&found))
+}
+
+/// An interface as the kernel has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceInfo {
+    /// Its name.
+    pub name: String,
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its Ethernet address, if it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Its IPv4 addresses, each with the bits of its network.
+    pub ipv4: Vec<(Ipv4Addr, u8)>,
+}
+
+/// The interfaces of this network namespace.
+pub fn interfaces() -> Vec<InterfaceInfo> {
+    let info = |found: pnet_datalink::NetworkInterface| InterfaceInfo {
+        ipv4: ipv4(&found),
+        mac: found.mac.map(|mac| mac.octets()),
+        name: found.name,
+        index: found.index,
+    };
+    pnet_datalink::interfaces().into_iter().map(info).collect()
+}
+
+fn ipv4(interface: &pnet_datalink::NetworkInterface) -> Vec<(Ipv4Addr, u8)> {
+    let v4 = interface.ips.iter().filter_map(|network| match network.ip() {
         IpAddr::V4(ip) => Some((ip, network.prefix())),
         IpAddr::V6(_) => None,
     });
-    Ok(v4.collect())
+    v4.collect()
 }
 
 /// Whether the kernel has given the address to an interface.

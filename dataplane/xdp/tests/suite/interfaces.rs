@@ -4,8 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use netfold_bpf::sys::{Attach, Link as BpfLink, Program};
-use netfold_bpf::{Alu, Instruction, Register, Width};
 use netfold_io::RxBatch;
 use netfold_io::link::{AfPacket, Link};
 use netfold_p4::allreduce::{self, Address, Behind, Child, Node};
@@ -14,7 +12,7 @@ use netfold_p4::profile::Profile;
 use netfold_testkit::namespace;
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, UDP_PORT, header};
-use netfold_xdp::{Datapath, Hook, XdpError, detach_pinned};
+use netfold_xdp::{Datapath, Hook, PassAll, XdpError, detach_pinned};
 
 use crate::{datapath, program};
 
@@ -62,12 +60,10 @@ fn interfaces() -> Vec<u32> {
         .collect()
 }
 
-/// A program for the children's interfaces, which takes everything: only then does their driver take what is redirected there.
-fn take_all() -> Vec<BpfLink> {
-    let code = [Instruction::alu_constant(Width::All, Alu::Mov, Register(0), 2), Instruction::exit()];
-    let program = Program::load("take_all", Attach::Receive, &code).expect("two instructions");
+/// The children's interfaces, ready for what is redirected there.
+fn take_all() -> Vec<PassAll> {
     (0..u32::from(CHILDREN))
-        .map(|child| BpfLink::attach(&program, 200 + child, Hook::Driver).expect("the interface takes it"))
+        .map(|child| PassAll::attach(200 + child).expect("the interface takes it"))
         .collect()
 }
 
@@ -106,7 +102,8 @@ fn configure(datapath: &mut Datapath, switch: &[u32]) {
         for entry in allreduce::job_entries(&node, &child) {
             datapath.insert(&entry).expect("it fits");
         }
-        let entry = allreduce::child_entry(instance, address(child_address(rank + 1)), address(switch_address()));
+        let entry =
+            allreduce::child_entry(instance, address(child_address(rank + 1)), address(switch_address()));
         datapath.insert(&entry).expect("it fits");
     }
     datapath.set_group(GROUP, &replicas).expect("every port has an interface");
@@ -212,9 +209,7 @@ fn all_reduce(links: &mut [AfPacket], chunk: u32) {
 }
 
 fn links(count: usize) -> Vec<AfPacket> {
-    (0..count)
-        .map(|child| AfPacket::open(&format!("w{child}")).expect("root opens packet sockets"))
-        .collect()
+    (0..count).map(|child| AfPacket::open(&format!("w{child}")).expect("root opens packet sockets")).collect()
 }
 
 #[test]
