@@ -7,6 +7,7 @@
 
 mod bmv2;
 mod fabric;
+mod kernel;
 mod p4runtime;
 mod picture;
 mod raw;
@@ -195,6 +196,15 @@ pub enum RunError {
     /// A bmv2, its compiler, its control or its packets failed.
     #[error("switch {switch}, a bmv2, cannot be used")]
     Bmv2 {
+        /// Its number.
+        switch: usize,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A switch in the kernel cannot be loaded.
+    #[error("switch {switch} cannot be loaded into the kernel")]
+    Kernel {
         /// Its number.
         switch: usize,
         /// Why.
@@ -498,8 +508,12 @@ fn start_fabric(config: &RunConfig) -> Result<Fabric, RunError> {
         (SwitchKind::Bmv2, _) => refuse("veth or grpc"),
         (SwitchKind::P4Runtime, Carrier::Auto | Carrier::Udp) => p4runtime::start(config),
         (SwitchKind::P4Runtime, _) => refuse("udp"),
+        (SwitchKind::Software, Carrier::XdpKernel) if config.authenticated || config.uplink.is_some() => {
+            refuse("rings, udp or shm: the kernel neither authenticates packets nor has queues")
+        }
+        (SwitchKind::Software, Carrier::XdpKernel) => kernel::start(config),
         (_, Carrier::Auto) => software::start(config, Carrier::Rings),
-        (_, Carrier::Veth | Carrier::Grpc) => {
+        (_, Carrier::Veth | Carrier::Grpc | Carrier::XdpKernel) => {
             refuse("rings, udp, shm, af-packet, packet-ring, af-xdp or dpdk:net_af_packet")
         }
         _ => software::start(config, config.carrier),

@@ -103,7 +103,8 @@ struct RunOptions {
     seed: u64,
     /// Packet I/O: auto, rings, udp or shm (rings in shared memory between a switch and its workers, udp between switches; all
     /// for software switches; p4runtime: udp), veth or grpc (bmv2); in network namespaces
-    /// (software switches, as root) af-packet, packet-ring, af-xdp, or dpdk:net_af_packet where DPDK is built in.
+    /// (software switches, as root) af-packet, packet-ring, af-xdp, dpdk:net_af_packet where DPDK is built in, or xdp-kernel, where the
+    /// kernel runs the switches' program.
     #[arg(long, default_value_t = Carrier::Auto)]
     io: Carrier,
     /// Lanes of a packet in bytes; 1408 by default, 256 with bmv2.

@@ -34,6 +34,8 @@ pub enum Carrier {
     Dpdk,
     /// Rings in shared memory between a switch and the workers beside it, as on one host, and UDP sockets between switches.
     Shm,
+    /// The program in the kernel's driver path, on pairs of virtual interfaces in network namespaces; needs root.
+    XdpKernel,
 }
 
 impl Carrier {
@@ -49,6 +51,7 @@ impl Carrier {
         Self::AfXdp,
         Self::Dpdk,
         Self::Shm,
+        Self::XdpKernel,
     ];
 
     /// The name in options and reports.
@@ -64,6 +67,7 @@ impl Carrier {
             Self::AfXdp => "af-xdp",
             Self::Dpdk => "dpdk:net_af_packet",
             Self::Shm => "shm",
+            Self::XdpKernel => "xdp-kernel",
         }
     }
 }
