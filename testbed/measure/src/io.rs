@@ -12,6 +12,7 @@ mod backend;
 mod crowd;
 mod frames;
 mod hub;
+mod kernel;
 mod sockets;
 #[cfg(feature = "dpdk")]
 mod testpmd;
@@ -238,10 +239,11 @@ struct QueueResult {
 
 /// A turn of all queues at the same time.
 fn turn(config: &IoConfig, backend: &Backend, what: What) -> Result<Turn, IoBenchError> {
+    let Some(open) = backend.opening() else { return kernel::turn(config, what) };
     // Devices are opened before any is driven.
     let (mut devices, mut keep) = (Vec::new(), Vec::new());
     for _ in 0..config.queues.max(1) {
-        let opened = backend.open(config)?;
+        let opened = open(config)?;
         devices.push((opened.io, opened.workers));
         keep.push(opened.keep);
     }

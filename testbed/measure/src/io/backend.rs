@@ -12,18 +12,19 @@ use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{Cores, IoError, PacketIo};
 use netfold_wire::UDP_PORT;
 
+use super::WORKERS;
 use super::crowd::Workers;
-use super::frames::{Frames, WORKERS_IP, WORKERS_MAC};
+use super::frames::{Frames, WORKERS_MAC, worker_address};
 use super::sockets::{DATAGRAM_LEN, Sockets, TAGGED_LEN};
 use super::{IoBenchError, IoConfig};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, within};
 
 /// The switch's address on a pair of interfaces, of the network for benchmarks (RFC 2544).
-const HUB_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const HUB: &str = "hub";
-const CROWD: &str = "crowd";
+pub(super) const HUB_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+pub(super) const HUB: &str = "hub";
+pub(super) const CROWD: &str = "crowd";
 /// Their Ethernet addresses, configured so that no ARP is needed.
-const HUB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(super) const HUB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const CROWD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// A device with both of its ends open.
@@ -51,7 +52,8 @@ type Refer = fn(u32, [usize; 2]) -> Result<Reference, IoBenchError>;
 pub struct Backend {
     name: &'static str,
     copies: u32,
-    open: Open,
+    /// `None`: the kernel processes the packets.
+    open: Option<Open>,
     /// The same with workers whose packets are authenticated, where each has packet I/O of its own.
     open_authenticated: Option<Open>,
     /// DPDK's forwarder on it, for devices of DPDK.
@@ -60,40 +62,48 @@ pub struct Backend {
 
 /// Every back end, with how often it has a byte copied, in and out. Sockets: once each way, by the kernel. Links: into the link's memory
 /// and out of it, each way, by the kernel and by us. DPDK's packet socket: once more on the way in, and not by the kernel on the way
-/// out. Rings in shared memory, and two DPDK ports that hand buffers to each other: by us alone, once each way.
+/// out. None by a program in the kernel that sends a packet back, one for each copy but the last by multicast. Rings in shared memory, and two DPDK ports that hand buffers to each other: by us alone, once each way.
 const BACKENDS: &[Backend] = &[
     Backend {
         name: "udp",
         copies: 2,
-        open: |window| loopback(window, DATAGRAM_LEN, boxed),
+        open: Some(|window| loopback(window, DATAGRAM_LEN, boxed)),
         open_authenticated: Some(|window| loopback(window, TAGGED_LEN, tagged)),
         testpmd: None,
     },
     Backend {
         name: "shm",
         copies: 2,
-        open: |window| shared(window, DATAGRAM_LEN, boxed),
+        open: Some(|window| shared(window, DATAGRAM_LEN, boxed)),
         open_authenticated: Some(|window| shared(window, TAGGED_LEN, tagged)),
         testpmd: None,
     },
-    Backend { name: "udp-veth", copies: 2, open: kernel, ..PLAIN },
-    Backend { name: "af-packet", copies: 4, open: |window| raw(window, AfPacket::open), ..PLAIN },
-    Backend { name: "packet-ring", copies: 4, open: |window| raw(window, PacketRing::open), ..PLAIN },
-    Backend { name: "af-xdp", copies: 4, open: |window| raw(window, xdp), ..PLAIN },
+    Backend { name: "udp-veth", copies: 2, open: Some(kernel), ..PLAIN },
+    Backend { name: "af-packet", copies: 4, open: Some(|window| raw(window, AfPacket::open)), ..PLAIN },
+    Backend { name: "packet-ring", copies: 4, open: Some(|window| raw(window, PacketRing::open)), ..PLAIN },
+    Backend { name: "af-xdp", copies: 4, open: Some(|window| raw(window, xdp)), ..PLAIN },
+    Backend { name: "xdp-kernel", copies: 1, open: None, ..PLAIN },
     #[cfg(feature = "dpdk")]
     Backend {
         name: "dpdk:net_af_packet",
         copies: 5,
-        open: |window| raw(window, dpdk::packet_socket),
+        open: Some(|window| raw(window, dpdk::packet_socket)),
         testpmd: Some(dpdk::testpmd),
         ..PLAIN
     },
     #[cfg(feature = "dpdk")]
-    Backend { name: "dpdk:net_ring", copies: 2, open: dpdk::rings, testpmd: Some(dpdk::no_testpmd), ..PLAIN },
+    Backend {
+        name: "dpdk:net_ring",
+        copies: 2,
+        open: Some(dpdk::rings),
+        testpmd: Some(dpdk::no_testpmd),
+        ..PLAIN
+    },
 ];
 
 /// What most back ends have.
-const PLAIN: Backend = Backend { name: "", copies: 0, open: kernel, open_authenticated: None, testpmd: None };
+const PLAIN: Backend =
+    Backend { name: "", copies: 0, open: Some(kernel), open_authenticated: None, testpmd: None };
 
 /// All back ends that this program has.
 #[must_use]
@@ -133,11 +143,14 @@ impl Backend {
         }
     }
 
-    pub(super) fn open(&self, config: &IoConfig) -> Result<Opened, IoBenchError> {
-        let open = if config.authenticated { self.open_authenticated } else { Some(self.open) };
-        open.ok_or_else(|| IoBenchError::Absent("authenticated packets are measured on udp and shm".into()))?(
-            config.window,
-        )
+    /// How a device is opened; `None` where the kernel processes the packets.
+    pub(super) fn opening(&self) -> Option<impl Fn(&IoConfig) -> Result<Opened, IoBenchError>> {
+        let (plain, authenticated) = (self.open?, self.open_authenticated);
+        Some(move |config: &IoConfig| {
+            let open = if config.authenticated { authenticated } else { Some(plain) };
+            let absent = || IoBenchError::Absent("authenticated packets are measured on udp and shm".into());
+            open.ok_or_else(absent)?(config.window)
+        })
     }
 }
 
@@ -177,7 +190,7 @@ fn shared(window: u32, len: usize, wrap: Wrap<Spoke>) -> Result<Opened, IoBenchE
 }
 
 /// A pair of virtual interfaces in a namespace of their own.
-fn pair() -> Result<(NamespaceSet, String), IoBenchError> {
+pub(super) fn pair() -> Result<(NamespaceSet, String), IoBenchError> {
     let make = || -> Result<(NamespaceSet, String), CommandError> {
         let mut namespaces = NamespaceSet::new();
         namespaces.add('h', 0)?;
@@ -201,7 +214,7 @@ fn colons(mac: [u8; 6]) -> String {
 }
 
 /// The workers on their interface, by the quickest way to it.
-fn crowd(window: u32) -> Result<Box<dyn Workers>, IoError> {
+pub(super) fn crowd(window: u32) -> Result<Box<dyn Workers>, IoError> {
     let link = PacketRing::open(CROWD)?;
     Ok(Box::new(Frames::new(link, SocketAddrV4::new(HUB_IP, UDP_PORT), HUB_MAC, window)?))
 }
@@ -224,11 +237,10 @@ fn on_a_pair(
 fn kernel(window: u32) -> Result<Opened, IoBenchError> {
     let prepare = |name: &str| {
         command(&format!("ip -n {name} addr add {HUB_IP}/24 dev {HUB}"))?;
-        command(&format!(
-            "ip -n {name} neigh add {WORKERS_IP} lladdr {} dev {HUB} nud permanent",
-            colons(WORKERS_MAC)
-        ))
-        .map(drop)
+        (0..WORKERS).try_for_each(|worker| {
+            let (ip, mac) = (worker_address(worker).ip().to_owned(), colons(WORKERS_MAC));
+            command(&format!("ip -n {name} neigh add {ip} lladdr {mac} dev {HUB} nud permanent")).map(drop)
+        })
     };
     on_a_pair(window, prepare, || {
         let config = UdpConfig { datagram_len_max: DATAGRAM_LEN, ..UdpConfig::default() };

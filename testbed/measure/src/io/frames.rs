@@ -14,8 +14,8 @@ use super::WORKERS;
 use super::crowd::{Back, Workers, repr};
 use super::sockets::DATAGRAM_LEN;
 
-/// The workers' address; they differ by their UDP ports.
-pub(super) const WORKERS_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 200);
+/// The first worker's address. Workers differ by address and UDP port.
+const WORKERS_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 200);
 /// Their Ethernet address. It is not that of the interface that they use, so this machine's kernel takes frames to them for another host's
 /// and drops its copies at once; else it would look for a route for each, on the core of the program that is measured.
 pub(super) const WORKERS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
@@ -24,6 +24,11 @@ const FRAME_LEN: usize = OUTER_LEN + DATAGRAM_LEN;
 /// Bytes before the UDP destination port, and before the UDP checksum.
 const PORT_AT: usize = 14 + 20 + 2;
 const CHECKSUM_AT: usize = 14 + 20 + 6;
+
+/// Where a worker is.
+pub(super) fn worker_address(worker: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from_bits(WORKERS_IP.to_bits() + u32::from(worker)), FIRST_PORT + worker)
+}
 
 pub(super) struct Frames<L> {
     link: L,
@@ -40,8 +45,11 @@ impl<L: Link> Frames<L> {
         let datagram = vec![1; DATAGRAM_LEN];
         let frame = |worker| {
             let mut frame = vec![0; FRAME_LEN];
-            let source =
-                Endpoint { mac: EthernetAddress(WORKERS_MAC), ip: WORKERS_IP, port: FIRST_PORT + worker };
+            let source = Endpoint {
+                mac: EthernetAddress(WORKERS_MAC),
+                ip: *worker_address(worker).ip(),
+                port: FIRST_PORT + worker,
+            };
             Outer { source, destination: hub }
                 .emit(&datagram, 0, &mut frame)
                 .map_err(|_| IoError::Unsupported("frames of this length"))?;
@@ -57,9 +65,12 @@ impl<L: Link> Frames<L> {
     fn reply(&mut self, at: usize) -> Result<(), IoError> {
         let asked = self.batch.bytes(&self.batch.packets()[at]);
         let Ok(arp) = ArpPacket::new_checked(&asked[14..]) else { return Ok(()) };
-        if arp.target_protocol_addr() != WORKERS_IP.octets() {
+        let Some(ip) = (0..WORKERS)
+            .map(|worker| *worker_address(worker).ip())
+            .find(|ip| arp.target_protocol_addr() == ip.octets())
+        else {
             return Ok(());
-        }
+        };
         let Some(frame) = self.link.frame(42) else { return Ok(()) };
         frame.copy_from_slice(&asked[..42]);
         let mut ethernet = EthernetFrame::new_unchecked(&mut frame[..]);
@@ -68,7 +79,7 @@ impl<L: Link> Frames<L> {
         let mut reply = ArpPacket::new_unchecked(&mut frame[14..]);
         reply.set_operation(ArpOperation::Reply);
         reply.set_source_hardware_addr(&WORKERS_MAC);
-        reply.set_source_protocol_addr(&WORKERS_IP.octets());
+        reply.set_source_protocol_addr(&ip.octets());
         reply.set_target_hardware_addr(arp.source_hardware_addr());
         reply.set_target_protocol_addr(arp.source_protocol_addr());
         self.link.push();
@@ -78,7 +89,7 @@ impl<L: Link> Frames<L> {
 
 impl<L: Link> Workers for Frames<L> {
     fn addresses(&self) -> Vec<SocketAddr> {
-        (0..WORKERS).map(|worker| SocketAddr::from((WORKERS_IP, FIRST_PORT + worker))).collect()
+        (0..WORKERS).map(|worker| SocketAddr::V4(worker_address(worker))).collect()
     }
 
     fn receive(&mut self, back: &mut Vec<Back>) -> Result<(), IoError> {

@@ -71,6 +71,25 @@ pub(super) fn meet(io: &mut dyn PacketIo, workers: &mut dyn Workers) -> Result<(
     Ok(())
 }
 
+/// The job of all workers, with as many slots as each has chunks under way.
+pub(super) fn node(window: u32) -> Node {
+    Node {
+        job: JOB,
+        epoch: EPOCH,
+        key: KEY,
+        base: 0,
+        slots: window,
+        children: WORKERS as u8,
+        workers: WORKERS,
+        world: WORKERS,
+        group: JOB,
+        parent: None,
+        shift: None,
+        bounded_loss: true,
+        owners: true,
+    }
+}
+
 /// The thread that is measured.
 pub(super) struct Hub {
     what: What,
@@ -107,21 +126,7 @@ impl Hub {
             let _ = switch.run();
         });
         let (ended, workers) = (IoBenchError::Ended("switch"), WORKERS);
-        let node = Node {
-            job: JOB,
-            epoch: EPOCH,
-            key: KEY,
-            base: 0,
-            slots: window,
-            children: workers as u8,
-            workers,
-            world: workers,
-            group: JOB,
-            parent: None,
-            shift: None,
-            bounded_loss: true,
-            owners: true,
-        };
+        let node = node(window);
         let admitted = handle.call(move |core| {
             for rank in 0..workers as u8 {
                 core.insert(&job_entries(
