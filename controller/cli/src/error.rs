@@ -40,6 +40,9 @@ pub(crate) enum CliError {
     /// The switch's packet input or output failed.
     #[error("the switch's packet I/O failed")]
     Switch(#[source] IoError),
+    /// The kernel refuses the switch's program.
+    #[error("the kernel does not run the switch's program")]
+    Kernel(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The switch's control port failed.
     #[error("the switch's control port failed")]
     Control(#[source] ServerError),
@@ -201,6 +204,7 @@ impl CliError {
             Self::Output(_) => "output",
             Self::Signals(_) => "signals",
             Self::Switch(_)
+            | Self::Kernel(_)
             | Self::Control(_)
             | Self::P4Runtime(_)
             | Self::SwitchPanicked

@@ -25,5 +25,5 @@ mod tampering;
 
 pub use driver::{LocalDriver, PORTS_MAX};
 pub use error::EmbeddedError;
-pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueueAddress};
+pub use start::{Builder, EmbeddedSwitch, QUEUES_MAX, QueueAddress, epoch_floor};
 pub use tampering::Tampering;

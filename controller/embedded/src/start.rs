@@ -494,8 +494,8 @@ impl EmbeddedSwitch {
     }
 }
 
-/// Epochs start at the Unix time, so that they are greater than those of an earlier switch at this address.
-fn epoch_floor() -> u32 {
+/// The first epoch of a switch's jobs: the Unix time, so that epochs are greater than those of an earlier switch at this address.
+pub fn epoch_floor() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_secs().try_into().unwrap_or(u32::MAX)
 }

@@ -10,18 +10,22 @@
 //! dpdk:net_tap0,iface=nf0               a DPDK device, in programs that have DPDK
 //! shm:gpu                               rings in memory shared with the switch `gpu` of this host
 //! shm:gpu,uplink=af-xdp:eth0            the switch `gpu` itself, with an uplink for peers elsewhere
+//! xdp-kernel:eth0+eth1                  no packet I/O: the kernel runs the switch's program on these interfaces
+//! xdp-kernel:eth0,mode=generic          the same behind the driver
 //! ```
 //!
 //! An interface may be followed by `address=IP`, `prefix=BITS` and `gateway=IP`. Without an address it is the local one that the program gets
 //! by other means, if the interface has it, or else the interface's first; an interface without any gets the local one. The prefix is the
 //! kernel's for the address, or 24 bits.
 
+mod kernel;
 mod opener;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::str::FromStr;
 
+pub use self::kernel::{KernelMode, KernelSpec};
 pub use self::opener::{OpenThreads, ThreadOpener};
 use crate::ethernet::EthernetConfig;
 use crate::{Cores, IoError, PacketIo};
@@ -61,13 +65,16 @@ pub enum IoSpec {
     /// Rings in memory shared by processes of one host: a switch's name there, and what carries the packets of that switch to peers
     /// elsewhere. Workers have no uplink.
     Shm(String, Option<Box<IoSpec>>),
+    /// The program of a switch in the kernel's driver path, whose packets reach no process.
+    XdpKernel(KernelSpec),
 }
 
 /// Text that is no [`IoSpec`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' is no packet I/O: {problem}; expected udp, af-packet:IFACE, packet-ring:IFACE, af-xdp:IFACE[@QUEUE[-LAST]] (each with \
-     [,address=IP][,prefix=BITS][,gateway=IP]), dpdk:DEVICE, or shm:NAME (for a switch with [,uplink=IO])"
+     [,address=IP][,prefix=BITS][,gateway=IP]), dpdk:DEVICE, shm:NAME (for a switch with [,uplink=IO]), or for a switch \
+     xdp-kernel:IFACE[+IFACE..][,address=IP][,mode=native|generic]"
 )]
 pub struct IoSpecError {
     text: String,
@@ -86,6 +93,7 @@ impl FromStr for IoSpec {
             "shm" => shm(rest).map_err(wrong),
             "dpdk" if rest.is_empty() => Err(wrong("name a device")),
             "dpdk" => Ok(Self::Dpdk(rest.to_owned())),
+            "xdp-kernel" => kernel::parse(rest).map(Self::XdpKernel).map_err(wrong),
             "af-packet" => Ok(Self::AfPacket(raw(rest).map_err(wrong)?)),
             "packet-ring" => Ok(Self::PacketRing(raw(rest).map_err(wrong)?)),
             "af-xdp" => {
@@ -122,7 +130,7 @@ fn shm(text: &str) -> Result<IoSpec, &'static str> {
     }
     let uplink = match uplink.map(str::parse) {
         None => None,
-        Some(Ok(IoSpec::Shm(..) | IoSpec::Dpdk(_))) => {
+        Some(Ok(IoSpec::Shm(..) | IoSpec::Dpdk(_) | IoSpec::XdpKernel(_))) => {
             return Err(
                 "an uplink is udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]]",
             );
@@ -188,6 +196,7 @@ impl fmt::Display for IoSpec {
             Self::Dpdk(device) => write!(f, "dpdk:{device}"),
             Self::Shm(name, None) => write!(f, "shm:{name}"),
             Self::Shm(name, Some(uplink)) => write!(f, "shm:{name},uplink={uplink}"),
+            Self::XdpKernel(kernel) => write!(f, "xdp-kernel:{kernel}"),
         }
     }
 }
@@ -238,6 +247,10 @@ impl IoSpec {
 pub fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
     if let IoSpec::Dpdk(_) = spec {
         let remedy = "build it with DPDK (`--features dpdk`), or choose af-xdp, packet-ring or udp";
+        return Err(IoError::NotIncluded { spec: spec.to_string(), remedy });
+    }
+    if let IoSpec::XdpKernel(_) = spec {
+        let remedy = "it is for `netfold switch` alone, without other packet I/O; workers beside it use udp";
         return Err(IoError::NotIncluded { spec: spec.to_string(), remedy });
     }
     here::open(spec, options)
@@ -467,6 +480,7 @@ mod tests {
             "shm:a,uplink=",
             "shm:a,uplink=shm:b",
             "shm:a,uplink=dpdk:net_tap0",
+            "shm:a,uplink=xdp-kernel:eth0",
             "packet-ring:eth0,mtu=1",
             "packet-ring:eth0,gateway=::1",
         ] {
@@ -503,6 +517,8 @@ mod tests {
         assert_eq!((io.capabilities().name, io.capabilities().datagram_len_max), ("udp", 1436));
         let absent = open(&IoSpec::Dpdk("net_null0".into()), &options);
         assert!(matches!(absent.map(drop), Err(IoError::NotIncluded { .. })));
+        let switch_only = open(&"xdp-kernel:lo".parse().unwrap(), &options);
+        assert!(matches!(switch_only.map(drop), Err(IoError::NotIncluded { .. })));
         for at in [&options, &elsewhere] {
             for text in ["af-packet:no-such-if", "packet-ring:no-such-if", "af-xdp:no-such-if"] {
                 let opened = open(&text.parse().unwrap(), at);
@@ -513,7 +529,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_spec_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|shm:a,uplink=)?[:@,=a-z0-9.]{0,20}") {
+        fn any_text_is_a_spec_or_an_error(text in "(udp|af-xdp|dpdk|af-packet|xdp-kernel|shm:a,uplink=)?[:@+,=a-z0-9.]{0,20}") {
             if let Ok(spec) = text.parse::<IoSpec>() {
                 prop_assert_eq!(spec.to_string().parse(), Ok(spec));
             }

@@ -50,7 +50,7 @@ impl InterpretedPipeline {
     ///
     /// When the program is not valid or needs too much state.
     pub fn new(program: Arc<Program>) -> Result<Self, InterpretError> {
-        let info = info(&program);
+        let info = PipelineInfo::of(&program);
         Ok(Self { interpreter: Interpreter::new(program)?, info })
     }
 
@@ -60,28 +60,33 @@ impl InterpretedPipeline {
     }
 }
 
-fn info(program: &Program) -> PipelineInfo {
-    let (mut bookkeeping_bytes, mut lane_bytes) = (0usize, 0usize);
-    for register in &program.registers {
-        let size = register.size as usize;
-        match &register.kind {
-            RegisterKind::Cells(cells) => bookkeeping_bytes += size * cells.len() * size_of::<u32>(),
-            RegisterKind::Lanes(_) => lane_bytes += size * program.lane_count() as usize * size_of::<u32>(),
+impl PipelineInfo {
+    /// The properties of a program.
+    pub fn of(program: &Program) -> Self {
+        let (mut bookkeeping_bytes, mut lane_bytes) = (0usize, 0usize);
+        for register in &program.registers {
+            let size = register.size as usize;
+            match &register.kind {
+                RegisterKind::Cells(cells) => bookkeeping_bytes += size * cells.len() * size_of::<u32>(),
+                RegisterKind::Lanes(_) => {
+                    lane_bytes += size * program.lane_count() as usize * size_of::<u32>()
+                }
+            }
         }
-    }
-    PipelineInfo {
-        name: Cow::Owned(program.name.clone()),
-        fingerprint: program.fingerprint(),
-        lane_words: program.lane_bytes() / 4,
-        numerics: numerics_of(program),
-        lane_ops: lane_ops_of(program),
-        bounded_loss: is_for_bounded_loss(program),
-        owners: has_owners(program),
-        growth: Growth::of(program),
-        rewriting: Rewriting::of(program),
-        entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
-        bookkeeping_bytes,
-        lane_bytes,
+        Self {
+            name: Cow::Owned(program.name.clone()),
+            fingerprint: program.fingerprint(),
+            lane_words: program.lane_bytes() / 4,
+            numerics: numerics_of(program),
+            lane_ops: lane_ops_of(program),
+            bounded_loss: is_for_bounded_loss(program),
+            owners: has_owners(program),
+            growth: Growth::of(program),
+            rewriting: Rewriting::of(program),
+            entries: program.registers.iter().map(|register| register.size).max().unwrap_or(0),
+            bookkeeping_bytes,
+            lane_bytes,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! `netfold switch`: a software switch with its control port, until it is stopped.
 
 mod counted;
+mod dataplane;
 mod egress;
+mod kernel;
 mod p4runtime;
 mod remote;
 
@@ -41,7 +43,9 @@ use crate::service;
 use crate::size::{self, grouped, human};
 
 use counted::{counters, show_counters};
+use dataplane::{Dataplane, Runner};
 use egress::EgressOptions;
+use kernel::KernelSwitch;
 use p4runtime::P4RuntimeOptions;
 
 /// Interval between checks for a request to stop.
@@ -63,6 +67,7 @@ Examples:
                                                    slow ports, whose queues set congestion marks
   netfold switch --threads 4 --cores 2-5            four packet threads, each pinned to a core
   netfold switch --io shm:gpu                       for workers on this host, through shared memory
+  netfold switch --io xdp-kernel:eth0               the kernel runs the program
   netfold switch --p4runtime 10.0.0.5:9559 --insecure --listen 10.0.0.5:20038 --io shm:gpu,uplink=udp
                                                    a host switch below another: the host sends one stream
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
@@ -95,7 +100,8 @@ pub(crate) struct SwitchCommand {
     /// Packet I/O: udp, af-packet:IFACE, packet-ring:IFACE or af-xdp:IFACE[@QUEUE[-LAST]], the last three with
     /// [,address=IP][,prefix=BITS][,gateway=IP]; dpdk:DEVICE, in programs built with DPDK; or shm:NAME[,uplink=IO], shared memory for
     /// workers on this host, and any but the last two for all others. Threads share the interface or device. May be given several
-    /// times: one for each queue in turn.
+    /// times: one for each queue in turn. Or xdp-kernel:IFACE[+IFACE..][,address=IP][,mode=native|generic]: the kernel runs the program, where
+    /// frames arrive; needs CAP_NET_ADMIN and CAP_BPF.
     #[arg(long, value_name = "IO", default_values_t = [IoSpec::default()])]
     io: Vec<IoSpec>,
     /// Payload of a packet in bytes: 256, 1408 (for an MTU of 1500) or 8192 (for jumbo frames); 1408 by default. With several, as in 1408,8192,
@@ -106,6 +112,10 @@ pub(crate) struct SwitchCommand {
     /// Word by default.
     #[arg(long, conflicts_with = "program")]
     numerics: Option<Numerics>,
+    /// With --io xdp-kernel: pin the program in this folder of a BPF file system. If this process is killed, jobs go on for 10 s, in which they can
+    /// end regularly, and `netfold switch detach` removes the program. A switch that stops regularly removes it itself.
+    #[arg(long, value_name = "FOLDER")]
+    pin: Option<PathBuf>,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
     /// slow, unless code was generated from that very program when this switch was built.
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
@@ -165,9 +175,9 @@ struct InitialPipeline {
 struct Running {
     /// Dropped before the switch.
     server: Option<Server>,
-    switch: EmbeddedSwitch,
+    switch: Dataplane,
     jobs: Receiver<JobEvent>,
-    engine: Option<Engine>,
+    runner: Runner,
 }
 
 impl Running {
@@ -195,9 +205,9 @@ impl SwitchCommand {
         service::notify("STOPPING=1");
         let dropped = running.controller_dropped();
         let served = running.server.map_or(Ok(()), Server::stop);
-        let last = running.switch.stop_queues();
+        let last = running.switch.stop(|error| self.failed(error));
         counted?;
-        let last = last.map_err(|error| self.failed(error))?;
+        let last = last?;
         show_counters(output, &counters(&last, dropped, true))?;
         served.map_err(CliError::P4Runtime)
     }
@@ -212,8 +222,13 @@ impl SwitchCommand {
 
     fn start(&self) -> Result<Running, CliError> {
         self.p4.check()?;
+        if let Some(config) = self.kernel()? {
+            let (on_event, jobs) = events();
+            let switch = Dataplane::Kernel(Box::new(KernelSwitch::start(&config, on_event)?));
+            return Ok(Running { server: None, switch, jobs, runner: Runner::Kernel });
+        }
         let InitialPipeline { make, engine, program } = self.initial_pipeline()?;
-        let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
+        let (on_event, jobs) = events();
         let mut builder = EmbeddedSwitch::builder();
         let mixed = self.payload.len() > 1;
         if mixed {
@@ -246,14 +261,12 @@ impl SwitchCommand {
             .congestion(self.congestion)
             .dscp(self.dscp)
             .middleware(self.middleware())
-            .on_event(move |event| {
-                // A slow terminal loses lines; it does not delay the control plane.
-                let _ = events.try_send(event.clone());
-            })
+            .on_event(on_event)
             .start()
             .map_err(|error| self.failed(error))?;
         let server = self.p4.serve(program, switch.handle())?;
-        Ok(Running { server, switch, jobs, engine })
+        let runner = engine.map_or(Runner::Nothing, Runner::Software);
+        Ok(Running { server, switch: Dataplane::Threads(switch), jobs, runner })
     }
 
     /// Whether the switch can have several payloads.
@@ -397,16 +410,11 @@ impl SwitchCommand {
 
     fn announce(&self, output: &Output, running: &Running) -> Result<(), CliError> {
         let (info, address) = (running.switch.info(), running.switch.data());
-        let engine = match running.engine {
-            Some(Engine::Generated) => "generated",
-            Some(Engine::Interpreter) => "interpreter",
-            None => "none",
-        };
         let server = running.server.as_ref().map(|server| server.local_addr().to_string());
         let (lane_bytes, bookkeeping_bytes) = (info.lane_bytes as u64, info.bookkeeping_bytes as u64);
         let state_bytes = running.switch.state_bytes();
         let slot_sets = info.entries;
-        let queues: Vec<_> = running.switch.queues().map(described).collect();
+        let queues: Vec<_> = running.switch.queues().into_iter().map(described).collect();
         output.event(&Event::Listening(Listening {
             address: address.to_string(),
             control: server.is_none().then(|| running.switch.control().to_string()),
@@ -420,9 +428,9 @@ impl SwitchCommand {
             state_bytes,
             numerics: info.numerics.name().into(),
             pipeline: format!("{:016x}", info.fingerprint),
-            engine: engine.into(),
+            engine: running.runner.name().into(),
         }))?;
-        output.line(format_args!("{}", output.paint(Tone::Strong, "Netfold software switch")))?;
+        output.line(format_args!("{}", output.paint(Tone::Strong, running.switch.title())))?;
         output.line(format_args!("  data      {}", self.data_path(address)))?;
         show_queues(output, &queues)?;
         match &server {
@@ -435,7 +443,10 @@ impl SwitchCommand {
             }
             None => output.line(format_args!("  control   TCP {}", running.switch.control()))?,
         }
-        if running.engine.is_none() {
+        if let Dataplane::Kernel(switch) = &running.switch {
+            switch.show_interfaces(output)?;
+        }
+        if running.runner == Runner::Nothing {
             output.line(format_args!("  pipeline  none: packets are dropped until a controller sets one"))?;
             return output.line(format_args!("Stop it with Ctrl-C.\n"));
         }
@@ -455,10 +466,7 @@ impl SwitchCommand {
             info.numerics,
             info.numerics.modes()
         ))?;
-        let how = match running.engine {
-            Some(Engine::Generated) => "generated code",
-            _ => "interpreted",
-        };
+        let how = running.runner.description();
         output.line(format_args!("  pipeline  {} {:016x}, {how}", info.name, info.fingerprint))?;
         output.line(format_args!("Stop it with Ctrl-C.\n"))
     }
@@ -480,13 +488,23 @@ impl SwitchCommand {
             }
             if every.is_some_and(|every| shown.elapsed() >= every) {
                 shown = Instant::now();
-                if let Some(counted) = running.switch.queue_counters() {
+                if let Some(counted) = running.switch.counters() {
                     show_counters(output, &counters(&counted, running.controller_dropped(), false))?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The callback for job events, and where they arrive.
+fn events() -> (impl FnMut(&JobEvent) + Send + 'static, Receiver<JobEvent>) {
+    let (events, jobs) = mpsc::sync_channel(EVENTS_MAX);
+    let on_event = move |event: &JobEvent| {
+        // A slow terminal loses lines; it does not delay the control plane.
+        let _ = events.try_send(event.clone());
+    };
+    (on_event, jobs)
 }
 
 /// A payload that a switch can have.

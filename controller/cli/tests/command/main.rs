@@ -14,6 +14,7 @@ mod documentation;
 mod failpoints;
 mod groups;
 mod jobs;
+mod kernel;
 mod leaf_spine;
 mod many_jobs;
 mod nic;

@@ -25,6 +25,11 @@ pub(super) struct EgressOptions {
 }
 
 impl EgressOptions {
+    /// Whether any queues are configured.
+    pub(super) fn is_given(&self) -> bool {
+        self.egress.is_some() || self.port_rate.is_some()
+    }
+
     /// The configured queues, if any.
     pub(super) fn config(&self) -> Result<Option<QueueConfig>, CliError> {
         if let Some(Bits(rate)) = self.port_rate {

@@ -1,4 +1,6 @@
-//! `netfold switch list`, `describe`, `drain` and `undrain`: the switches of a running controller.
+//! `netfold switch list`, `describe`, `drain` and `undrain`: the switches of a running controller; `detach`: a program that a switch has left in the kernel.
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use netfold_server::api::v1;
@@ -15,7 +17,7 @@ Examples:
   netfold switch drain leaf1 --evict     no further jobs there; running jobs move
   netfold switch undrain leaf1";
 
-/// What to do with the switches of a running controller.
+/// What to do with switches beside running one.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// List a controller's switches.
@@ -51,6 +53,11 @@ pub(super) enum Action {
         #[command(flatten)]
         options: ControllerOptions,
     },
+    /// Take a pinned program of a switch that was killed off its interfaces.
+    Detach {
+        /// The folder that was given to --pin.
+        folder: PathBuf,
+    },
 }
 
 impl Action {
@@ -64,6 +71,7 @@ impl Action {
             }
             Self::Drain { name, evict, options } => drain(output, &options, name, true, evict),
             Self::Undrain { name, options } => drain(output, &options, name, false, false),
+            Self::Detach { folder } => super::kernel::detach(&folder, output),
         }
     }
 }
