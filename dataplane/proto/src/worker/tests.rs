@@ -1,5 +1,6 @@
 //! Scenarios: workers against a plain switch on a virtual clock.
 
+mod closing;
 mod hostile;
 mod predicting;
 mod rig;
