@@ -11,8 +11,6 @@ mod jobs;
 mod play;
 mod rate;
 mod sequence;
-#[cfg(feature = "dpdk")]
-mod swx;
 #[cfg(target_os = "linux")]
 mod xdp;
 
@@ -20,7 +18,5 @@ pub use bmv2::{Bmv2Rig, RigError};
 pub use play::{Copy, Difference, Player, Tally, compare};
 pub use rate::bmv2_rate;
 pub use sequence::{Arrival, Group, Sequence, Settings};
-#[cfg(feature = "dpdk")]
-pub use swx::{SwxPipeline, SwxRigError};
 #[cfg(target_os = "linux")]
 pub use xdp::{XdpPipeline, XdpRigError};

@@ -84,6 +84,25 @@ impl FromStr for SwitchKind {
     }
 }
 
+/// What aggregates a host's ranks below a switch, as in its network card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nic {
+    /// DPDK's software pipeline, in programs with DPDK.
+    Swx,
+}
+
+impl FromStr for Nic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "swx" {
+            Ok(Self::Swx)
+        } else {
+            Err(format!("unknown network card '{text}': expected swx"))
+        }
+    }
+}
+
 /// Shortest time after which a worker retransmits what a slow switch has not acknowledged: these take tens of milliseconds
 /// for a window on a busy machine.
 const SLOW_RESEND: Duration = Duration::from_millis(200);
@@ -118,6 +137,8 @@ pub struct RunConfig {
     pub uplink: Option<PortConfig>,
     /// By what workers decide how much to have in flight.
     pub congestion: CongestionAlgorithm,
+    /// What the lowest switches of a tree are, if something else than the others.
+    pub nic: Option<Nic>,
     /// Whether the job is confidential, under a group key of its own.
     pub confidential: bool,
     /// Whether its packets are authenticated. Software switches only, in this process.
@@ -145,6 +166,14 @@ pub enum RunError {
     /// Keys of packets are not given to such switches here.
     #[error("{0} switches do not authenticate packets here: choose software or interpreter")]
     Authenticated(SwitchKind),
+    /// There are no switches above network cards, or others than software switches.
+    #[error(
+        "--nic is for software switches above network cards, so --levels 2 or 3: the lowest are the network cards"
+    )]
+    Nic,
+    /// DPDK's software pipeline does not execute the program.
+    #[error("DPDK's software pipeline does not execute the program")]
+    Swx(#[from] netfold_switch_swx::SwxPipelineError),
     /// Only software switches have queues of ours.
     #[error("{0} switches have no queues that could be configured: choose software or interpreter")]
     Uplink(SwitchKind),
@@ -382,7 +411,8 @@ impl Run {
                 .slots(config.slots)
                 .stall_timeout(config.stall_timeout)
                 .transport(io, admission);
-            if !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime) {
+            if config.nic.is_some() || !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime)
+            {
                 comm = comm.resend_after(SLOW_RESEND);
             }
             builders.push(comm);
@@ -494,6 +524,10 @@ fn start_fabric(config: &RunConfig) -> Result<Fabric, RunError> {
     let ours = matches!(config.switch, SwitchKind::Software | SwitchKind::Interpreter);
     if config.uplink.is_some() && !ours {
         return Err(RunError::Uplink(config.switch));
+    }
+    if config.nic.is_some() && (!ours || config.shape.above.len() < 2 || config.carrier == Carrier::XdpKernel)
+    {
+        return Err(RunError::Nic);
     }
     if config.authenticated && !ours {
         return Err(RunError::Authenticated(config.switch));

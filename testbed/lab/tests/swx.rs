@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use netfold_io::{PortId, Received};
-use netfold_lab::differential::{Arrival, Sequence, Settings, SwxPipeline, SwxRigError, Tally, compare};
+use netfold_lab::differential::{Arrival, Sequence, Settings, Tally, compare};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::{Profile, named};
 use netfold_p4::refusal::PrintError;
 use netfold_switch::{Engine, InterpretedPipeline, Pipeline, pipeline_for};
+use netfold_switch_swx::{SwxPipeline, SwxPipelineError};
 use netfold_wire::{LaneOp, Reason};
 
 /// Packets of one sequence.
@@ -40,7 +41,8 @@ fn the_software_pipeline_and_the_interpreter_agree() {
     let mut total = Tally::default();
     for (number_of, named) in named().into_iter().enumerate() {
         let program = Arc::new(allreduce::program(&named.profile).expect("the profile is in range"));
-        if let Err(SwxRigError::Print(PrintError::Refused(refusal))) = SwxPipeline::new(Arc::clone(&program))
+        if let Err(SwxPipelineError::Print(PrintError::Refused(refusal))) =
+            SwxPipeline::new(Arc::clone(&program))
         {
             assert!(
                 matches!(named.name, "saturating" | "wide" | "half" | "float"),

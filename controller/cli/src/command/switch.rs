@@ -30,7 +30,8 @@ use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, json};
 use netfold_switch::{EmptyPipeline, Engine, PAYLOADS, Pipeline, numeric_pipeline, pipeline_for};
-use netfold_switch_p4runtime::Server;
+use netfold_switch_p4runtime::{Engine as ServedEngine, Server};
+use netfold_switch_swx::SwxPipelineError;
 use netfold_wire::Dscp;
 use netfold_wire::UDP_PORT;
 
@@ -54,8 +55,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Job events buffered for printing; more are dropped, since the control plane must not wait for a terminal.
 const EVENTS_MAX: usize = 256;
 
-/// Default payload of a packet, in bytes.
+/// Default payload of a packet, in bytes, and that of DPDK's software pipeline.
 const PAYLOAD: u32 = 1408;
+const PAYLOAD_SWX: u32 = 256;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +70,7 @@ Examples:
   netfold switch --threads 4 --cores 2-5            four packet threads, each pinned to a core
   netfold switch --io shm:gpu                       for workers on this host, through shared memory
   netfold switch --io xdp-kernel:eth0               the kernel runs the program
+  netfold switch --engine swx                       DPDK's software pipeline executes it
   netfold switch --p4runtime 10.0.0.5:9559 --insecure --listen 10.0.0.5:20038 --io shm:gpu,uplink=udp
                                                    a host switch below another: the host sends one stream
   netfold switch --p4runtime 127.0.0.1:9559 --port 1=10.0.0.1:20038 --port 2=10.0.0.2:20038
@@ -116,6 +119,10 @@ pub(crate) struct SwitchCommand {
     /// end regularly, and `netfold switch detach` removes the program. A switch that stops regularly removes it itself.
     #[arg(long, value_name = "FOLDER")]
     pin: Option<PathBuf>,
+    /// What executes the program. DPDK's software pipeline (swx) interprets it, without vectors, and takes up to 247 words a packet; the payload
+    /// is 256 bytes by default then.
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    engine: EngineChoice,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
     /// slow, unless code was generated from that very program when this switch was built.
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
@@ -159,14 +166,23 @@ pub(crate) struct SwitchCommand {
     exit_with_stdin: bool,
 }
 
+/// What is to execute the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EngineChoice {
+    /// Code that was generated from the program when this command was built, or else the interpreter.
+    Auto,
+    /// DPDK's software pipeline, in programs built with DPDK.
+    Swx,
+}
+
 type Make = Box<dyn FnMut() -> Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>> + Send>;
 
 /// The initial pipeline of a switch.
 struct InitialPipeline {
     /// Makes each queue's pipeline.
     make: Make,
-    /// The engine that executes it; `None` if there is no pipeline yet.
-    engine: Option<Engine>,
+    /// What executes it.
+    runner: Runner,
     /// For P4Runtime, if there is a pipeline.
     program: Option<Program>,
 }
@@ -227,7 +243,7 @@ impl SwitchCommand {
             let switch = Dataplane::Kernel(Box::new(KernelSwitch::start(&config, on_event)?));
             return Ok(Running { server: None, switch, jobs, runner: Runner::Kernel });
         }
-        let InitialPipeline { make, engine, program } = self.initial_pipeline()?;
+        let InitialPipeline { make, runner, program } = self.initial_pipeline()?;
         let (on_event, jobs) = events();
         let mut builder = EmbeddedSwitch::builder();
         let mixed = self.payload.len() > 1;
@@ -264,8 +280,11 @@ impl SwitchCommand {
             .on_event(on_event)
             .start()
             .map_err(|error| self.failed(error))?;
-        let server = self.p4.serve(program, switch.handle())?;
-        let runner = engine.map_or(Runner::Nothing, Runner::Software);
+        let engine = match self.engine {
+            EngineChoice::Auto => Default::default(),
+            EngineChoice::Swx => ServedEngine(|program| Ok(netfold_switch_swx::pipeline(program)?)),
+        };
+        let server = self.p4.serve(program, engine, switch.handle())?;
         Ok(Running { server, switch: Dataplane::Threads(switch), jobs, runner })
     }
 
@@ -282,6 +301,9 @@ impl SwitchCommand {
             return usage(format!(
                 "--payload {all} with --p4runtime: a switch under P4Runtime has one pipeline: give one payload"
             ));
+        }
+        if self.engine != EngineChoice::Auto {
+            return usage(format!("--payload {all} with --engine swx: give one payload"));
         }
         if self.numerics.is_some_and(|numerics| numerics != Numerics::Word) {
             return usage(format!(
@@ -356,9 +378,10 @@ impl SwitchCommand {
         if self.p4.address.is_some() && self.payload.is_empty() && self.numerics.is_none() {
             let lane_words = PAYLOADS.into_iter().max().unwrap_or(0) / 4;
             let make = Box::new(move || Ok(Box::new(EmptyPipeline::new(lane_words)) as Box<dyn Pipeline>));
-            return Ok(InitialPipeline { make, engine: None, program: None });
+            return Ok(InitialPipeline { make, runner: Runner::Nothing, program: None });
         }
-        let payload = self.payload.first().copied().unwrap_or(PAYLOAD);
+        let default = if self.engine == EngineChoice::Swx { PAYLOAD_SWX } else { PAYLOAD };
+        let payload = self.payload.first().copied().unwrap_or(default);
         let numerics = self.numerics.unwrap_or(Numerics::Word);
         let none = match numerics {
             Numerics::Word => {
@@ -368,13 +391,16 @@ impl SwitchCommand {
                 "there is no pipeline of {other} numerics for --payload {payload}: choose 1408, or give --program"
             ),
         };
+        let program = allreduce::program(&Profile::software_with(payload / 4, numerics));
+        let program = program.map_err(|error| CliError::Profile(error.to_string()))?;
+        if self.engine == EngineChoice::Swx {
+            return swx(program);
+        }
         if numeric_pipeline(payload, numerics).is_none() {
             return Err(CliError::Usage(none));
         }
-        let program = allreduce::program(&Profile::software_with(payload / 4, numerics));
-        let program = program.map_err(|error| CliError::Profile(error.to_string()))?;
         let make = Box::new(move || numeric_pipeline(payload, numerics).ok_or_else(|| none.clone().into()));
-        Ok(InitialPipeline { make, engine: Some(Engine::Generated), program: Some(program) })
+        Ok(InitialPipeline { make, runner: Runner::Software(Engine::Generated), program: Some(program) })
     }
 
     /// The pipeline in a file.
@@ -387,10 +413,13 @@ impl SwitchCommand {
         if program.ipv4_checksum.is_some() {
             return Err(self.unfit("it parses Ethernet frames, but UDP delivers datagrams"));
         }
+        if self.engine == EngineChoice::Swx {
+            return swx(program);
+        }
         let (_, engine) = pipeline_for(&program).map_err(|error| self.unfit(error))?;
         let again = program.clone();
         let make = Box::new(move || Ok(pipeline_for(&again)?.0));
-        Ok(InitialPipeline { make, engine: Some(engine), program: Some(program) })
+        Ok(InitialPipeline { make, runner: Runner::Software(engine), program: Some(program) })
     }
 
     fn unfit(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> CliError {
@@ -495,6 +524,18 @@ impl SwitchCommand {
         }
         Ok(())
     }
+}
+
+/// A program for DPDK's software pipeline.
+fn swx(program: Program) -> Result<InitialPipeline, CliError> {
+    // What the pipeline cannot express is the command's matter, and not that of a file.
+    netfold_p4::swx::print(&program).map_err(|error| CliError::Usage(format!("--engine swx: {error}")))?;
+    if !netfold_switch_swx::INCLUDED {
+        return Err(CliError::Usage(SwxPipelineError::NotIncluded.to_string()));
+    }
+    let again = program.clone();
+    let make = Box::new(move || Ok(netfold_switch_swx::pipeline(&again)?));
+    Ok(InitialPipeline { make, runner: Runner::Swx, program: Some(program) })
 }
 
 /// The callback for job events, and where they arrive.

@@ -15,7 +15,9 @@ use netfold::{Collective, Extent, Mode};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
-use netfold_lab::run::{Carrier, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture};
+use netfold_lab::run::{
+    Carrier, Nic, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture,
+};
 use netfold_switch::queue::PortConfig;
 use serde::Serialize;
 
@@ -67,6 +69,10 @@ struct RunOptions {
     /// Kind of switches: software, interpreter, p4runtime (software, controlled over P4Runtime) or bmv2.
     #[arg(long, default_value_t = SwitchKind::Software)]
     switch: SwitchKind,
+    /// What the lowest switches of the tree are, as if each were the network card of a host with several ranks: swx (DPDK's software pipeline,
+    /// where DPDK is built in). The others are software switches.
+    #[arg(long, value_name = "KIND")]
+    nic: Option<Nic>,
     /// Levels of switches, 1 to 3.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     levels: u8,
@@ -107,7 +113,7 @@ struct RunOptions {
     /// kernel runs the switches' program.
     #[arg(long, default_value_t = Carrier::Auto)]
     io: Carrier,
-    /// Lanes of a packet in bytes; 1408 by default, 256 with bmv2.
+    /// Lanes of a packet in bytes; 1408 by default, 256 with bmv2 and --nic swx.
     #[arg(long)]
     payload: Option<u32>,
     /// Slots of the job, a power of two: the window in packets. 256 by default, 16 with bmv2, whose queues are short.
@@ -323,11 +329,12 @@ impl RunOptions {
             faults: self.faults.unwrap_or(Faults { loss: self.loss, ..Faults::default() }),
             seed: self.seed,
             carrier: self.io,
-            payload_bytes: self.payload.unwrap_or(if bmv2 { 256 } else { 1408 }),
+            payload_bytes: self.payload.unwrap_or(if bmv2 || self.nic.is_some() { 256 } else { 1408 }),
             slots: self.slots.unwrap_or(if bmv2 { 16 } else { 256 }),
             stall_timeout: Duration::from_secs(self.stall.max(1)),
             uplink: self.uplink_rate.map(|Bits(rate)| PortConfig::slow(rate)),
             congestion: self.congestion,
+            nic: self.nic,
             confidential: self.confidential,
             authenticated: self.authenticated,
         })

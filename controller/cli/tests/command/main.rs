@@ -32,6 +32,7 @@ mod standby;
 mod star;
 mod statements;
 mod switch;
+mod swx;
 mod testbed;
 mod tls;
 mod tutorials;

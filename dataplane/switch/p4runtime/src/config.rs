@@ -1,6 +1,8 @@
 //! A pipeline that a controller sets: the program and its P4Info, which must match.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 
 use netfold_p4::ir::Program;
 use netfold_p4::p4info as ids;
@@ -11,6 +13,26 @@ use netfold_switch::{Pipeline, pipeline_for};
 use netfold_wire::header;
 
 use crate::fault::Fault;
+
+/// A pipeline, or why there is none.
+type Built = Result<Box<dyn Pipeline>, Box<dyn Error + Send + Sync>>;
+
+/// Makes pipelines of programs.
+#[derive(Clone, Copy)]
+pub struct Engine(pub fn(&Program) -> Built);
+
+impl Default for Engine {
+    /// [`pipeline_for`]: generated code where there is some, the interpreter for other programs.
+    fn default() -> Self {
+        Self(|program| Ok(pipeline_for(program)?.0))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
 
 /// A pipeline that fits this switch, indexed for later requests.
 pub(crate) struct PipelineConfig {
@@ -85,9 +107,8 @@ impl PipelineConfig {
     }
 
     /// The pipeline, empty and zeroed.
-    pub(crate) fn build(&self) -> Result<Box<dyn Pipeline>, Fault> {
-        let built = pipeline_for(&self.program);
-        built.map(|(pipeline, _)| pipeline).map_err(|error| Fault::invalid(chain(&error)))
+    pub(crate) fn build(&self, engine: Engine) -> Result<Box<dyn Pipeline>, Fault> {
+        engine.0(&self.program).map_err(|error| Fault::invalid(chain(&*error)))
     }
 
     /// The description of a table in P4Info.

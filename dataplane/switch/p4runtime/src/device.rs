@@ -11,7 +11,7 @@ use netfold_p4_runtime::{bytestring, v1::P4Data};
 use netfold_switch::{Core, Handle};
 
 use crate::arbitration::Arbiter;
-use crate::config::PipelineConfig;
+use crate::config::{Engine, PipelineConfig};
 use crate::fault::Fault;
 use crate::read::{Registers, find};
 use crate::state::{Cells, EntityStore};
@@ -57,15 +57,16 @@ pub(crate) struct Device {
     id: u64,
     handle: Handle,
     datagram_len_max: usize,
+    engine: Engine,
     inner: Mutex<Inner>,
     arbiter: Mutex<Arbiter>,
 }
 
 impl Device {
-    pub(crate) fn new(id: u64, handle: Handle) -> Result<Self, Fault> {
+    pub(crate) fn new(id: u64, handle: Handle, engine: Engine) -> Result<Self, Fault> {
         let datagram_len_max = handle.call(|core| core.datagram_len_max()).map_err(|_| Fault::stopped())?;
         let arbiter = Mutex::new(Arbiter::new(id));
-        Ok(Self { id, handle, datagram_len_max, inner: Mutex::default(), arbiter })
+        Ok(Self { id, handle, datagram_len_max, engine, inner: Mutex::default(), arbiter })
     }
 
     /// Records the program that the switch was started with.
@@ -153,9 +154,9 @@ impl Device {
             (_, Some(pushed)) => PipelineConfig::check(pushed, self.datagram_len_max)?,
         };
         match action {
-            PipelineAction::Verify => config.build().map(drop),
+            PipelineAction::Verify => config.build(self.engine).map(drop),
             PipelineAction::VerifyAndSave => {
-                config.build()?;
+                config.build(self.engine)?;
                 inner.saved = Some(config);
                 Ok(())
             }
@@ -166,7 +167,7 @@ impl Device {
 
     /// Runs a pipeline with empty tables.
     fn commit(&self, inner: &mut Inner, config: PipelineConfig) -> Result<(), Fault> {
-        let pipeline = config.build()?;
+        let pipeline = config.build(self.engine)?;
         self.call(move |core| core.replace_pipeline(pipeline))?;
         inner.saved = None;
         inner.generation += 1;

@@ -10,6 +10,7 @@ use netfold_p4_runtime::v1;
 use netfold_switch::Handle;
 use std::sync::Arc;
 
+use crate::config::Engine;
 use crate::device::Device;
 use crate::fault::Fault;
 use crate::ports::Ports;
@@ -40,7 +41,7 @@ pub struct Control {
 impl Control {
     /// The control of a switch, with the device number 1.
     pub fn new(handle: &Handle, cpu_port: u16) -> Result<Self, Refused> {
-        let device = Arc::new(Device::new(1, handle.clone()).map_err(refused)?);
+        let device = Arc::new(Device::new(1, handle.clone(), Engine::default()).map_err(refused)?);
         Ok(Self { device, ports: Arc::new(Ports::new(handle.clone(), cpu_port).map_err(refused)?) })
     }
 

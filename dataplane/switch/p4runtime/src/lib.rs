@@ -56,6 +56,7 @@ mod stream;
 mod tls;
 mod update;
 
+pub use config::Engine;
 #[cfg(feature = "grpc")]
 pub use packets::PacketCounters;
 #[cfg(feature = "grpc")]

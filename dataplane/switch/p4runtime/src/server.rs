@@ -19,6 +19,7 @@ use tonic::codegen::http::HeaderMap;
 use tonic::transport::server::Connected;
 use tower::service_fn;
 
+use crate::config::Engine;
 use crate::device::Device;
 use crate::packets::{self, PacketCount, PacketCounters};
 use crate::ports::Ports;
@@ -49,14 +50,16 @@ pub struct ServerConfig {
     pub program: Option<Program>,
     /// Port of the packets to and from the controller; never assigned to a peer.
     pub cpu_port: u16,
+    /// How pipelines are made of the programs that controllers set.
+    pub engine: Engine,
     /// Certificates; without them, connections are not encrypted and every client is accepted.
     pub tls: Option<Tls>,
 }
 
 impl Default for ServerConfig {
-    /// Device 1, no program, the CPU port 510, no encryption.
+    /// Device 1, no program, the CPU port 510, generated code or the interpreter, no encryption.
     fn default() -> Self {
-        Self { device_id: DEVICE_ID, program: None, cpu_port: CPU_PORT, tls: None }
+        Self { device_id: DEVICE_ID, program: None, cpu_port: CPU_PORT, engine: Engine::default(), tls: None }
     }
 }
 
@@ -113,7 +116,7 @@ impl Server {
         let device_id = if config.device_id == 0 { DEVICE_ID } else { config.device_id };
         let refused = |fault: crate::fault::Fault| ServerError::Switch(fault.message);
         let ports = Ports::new(handle.clone(), config.cpu_port).map_err(refused)?;
-        let device = Device::new(device_id, handle.clone()).map_err(refused)?;
+        let device = Device::new(device_id, handle.clone(), config.engine).map_err(refused)?;
         if let Some(program) = &config.program {
             device.adopt(program).map_err(refused)?;
         }

@@ -12,6 +12,7 @@ use netfold_embedded::{LocalDriver, PORTS_MAX};
 use netfold_io::shm::{Hub, Spoke};
 use netfold_io::udp::{UdpConfig, UdpIo};
 use netfold_io::{IoError, PacketIo, loopback};
+use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, p4info};
 use netfold_switch::{
@@ -22,7 +23,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
-use super::{RunConfig, RunError, SwitchKind, raw};
+use super::{Nic, RunConfig, RunError, SwitchKind, raw};
 use netfold_testkit::namespace::NamespaceSet;
 
 pub(super) type End = Box<dyn PacketIo>;
@@ -62,8 +63,12 @@ impl Drop for Threads {
 pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunError> {
     let switches = config.shape.above.len();
     let mut pipelines = Vec::with_capacity(switches);
-    for _ in 0..switches {
-        pipelines.push(pipeline(config)?);
+    for switch in 0..switches {
+        let is_lowest = config.shape.workers.contains(&switch);
+        pipelines.push(match config.nic {
+            Some(Nic::Swx) if is_lowest => netfold_switch_swx::pipeline(&program(config)?)?,
+            _ => pipeline(config)?,
+        });
     }
     let limits = Limits {
         slots: pipelines.first().map_or(0, |pipeline| pipeline.info().entries / 2),
@@ -153,8 +158,12 @@ fn pipeline(config: &RunConfig) -> Result<Box<dyn Pipeline>, RunError> {
         return numeric_pipeline(config.payload_bytes, numerics)
             .ok_or(RunError::Payload { payload: config.payload_bytes, numerics });
     }
-    let program = allreduce::program(&Profile::software_with(config.payload_bytes / 4, numerics))?;
-    Ok(Box::new(InterpretedPipeline::new(Arc::new(program))?))
+    Ok(Box::new(InterpretedPipeline::new(Arc::new(program(config)?))?))
+}
+
+fn program(config: &RunConfig) -> Result<Program, RunError> {
+    let profile = Profile::software_with(config.payload_bytes / 4, config.mode.numerics());
+    Ok(allreduce::program(&profile)?)
 }
 
 /// Length of a packet, with a tag.

@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
         ],
     ),
+    ("netfold-switch-swx", &["netfold-dpdk", "netfold-p4", "netfold-switch"]),
     ("netfold-controller", &["netfold-wire", "netfold-listener", "netfold-control", "netfold-p4"]),
     (
         "netfold-southbound",
@@ -129,6 +130,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-p4-runtime",
             "netfold-switch",
             "netfold-switch-p4runtime",
+            "netfold-switch-swx",
             "netfold-controller",
             "netfold-southbound",
             "netfold-embedded",
@@ -152,6 +154,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-switch",
             "netfold-xdp",
             "netfold-switch-p4runtime",
+            "netfold-switch-swx",
             "netfold-controller",
             "netfold-southbound",
             "netfold-embedded",
@@ -194,6 +197,8 @@ const NO_UNSAFE: &[(&str, &str)] = &[
     ("netfold-collectives", "hostlib/collectives/src/mesh.rs"),
     ("netfold-p4-runtime", "p4/runtime/src/lib.rs"),
     ("netfold-switch-p4runtime", "dataplane/switch/p4runtime/src/lib.rs"),
+    ("netfold-switch-swx", "dataplane/switch/swx/src/lib.rs"),
+    ("netfold-xdp", "dataplane/xdp/src/lib.rs"),
 ];
 
 /// Arrows that point the wrong way.

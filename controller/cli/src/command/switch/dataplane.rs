@@ -25,6 +25,8 @@ pub(super) enum Runner {
     Nothing,
     /// An engine of the software switch.
     Software(Engine),
+    /// DPDK's software pipeline.
+    Swx,
     /// The kernel.
     Kernel,
 }
@@ -36,6 +38,7 @@ impl Runner {
             Self::Nothing => "none",
             Self::Software(Engine::Generated) => "generated",
             Self::Software(Engine::Interpreter) => "interpreter",
+            Self::Swx => "swx",
             Self::Kernel => "kernel",
         }
     }
@@ -46,6 +49,7 @@ impl Runner {
             Self::Nothing => "not run",
             Self::Software(Engine::Generated) => "generated code",
             Self::Software(Engine::Interpreter) => "interpreted",
+            Self::Swx => "executed by DPDK's software pipeline",
             Self::Kernel => "run by the kernel",
         }
     }

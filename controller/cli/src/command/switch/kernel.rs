@@ -21,7 +21,7 @@ use netfold_switch::{PipelineInfo, SwitchCounters};
 use netfold_wire::{Dscp, Reason, UDP_PORT};
 use netfold_xdp::{Datapath, Hook, XdpError, detach_pinned};
 
-use super::{PAYLOAD, SwitchCommand};
+use super::{EngineChoice, PAYLOAD, SwitchCommand};
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -264,6 +264,7 @@ impl SwitchCommand {
             (self.busy_poll > 0, "--busy-poll"),
             (self.payload.len() > 1, "several payloads"),
             (self.program.is_some(), "--program"),
+            (self.engine != EngineChoice::Auto, "--engine"),
             (self.p4.address.is_some(), "--p4runtime"),
             (self.egress.is_given(), "--egress, --port-rate and other queues"),
             (self.pcap.is_some(), "--pcap"),

@@ -8,7 +8,7 @@ use clap::Args;
 use netfold_p4::ir::Program;
 use netfold_switch::Handle;
 use netfold_switch::switch::PORTS_MAX;
-use netfold_switch_p4runtime::{CPU_PORT, DEVICE_ID, Server, ServerConfig, ServerError, Tls};
+use netfold_switch_p4runtime::{CPU_PORT, DEVICE_ID, Engine, Server, ServerConfig, ServerError, Tls};
 
 use crate::error::CliError;
 
@@ -78,10 +78,16 @@ impl P4RuntimeOptions {
     }
 
     /// Starts the server, if one is wanted.
-    pub(super) fn serve(&self, program: Option<Program>, handle: Handle) -> Result<Option<Server>, CliError> {
+    pub(super) fn serve(
+        &self,
+        program: Option<Program>,
+        engine: Engine,
+        handle: Handle,
+    ) -> Result<Option<Server>, CliError> {
         let Some(address) = self.address else { return Ok(None) };
         let tls = self.tls()?;
-        let config = ServerConfig { device_id: self.device_id, program, cpu_port: self.cpu_port, tls };
+        let config =
+            ServerConfig { device_id: self.device_id, program, cpu_port: self.cpu_port, engine, tls };
         let failed = |error| match error {
             ServerError::Bind { address, source } => CliError::listen(address, source),
             ServerError::Tls(_) => CliError::Usage(

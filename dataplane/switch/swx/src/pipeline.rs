@@ -6,14 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use netfold_dpdk::swx::{Pipeline as Swx, PipelineConfig, SwxError};
-use netfold_dpdk::{DpdkError, Eal, Huge, Options};
-use netfold_p4::interpret::InterpretError;
+use netfold_dpdk::{Eal, Huge, Options};
 use netfold_p4::ir::{Program, Register, RegisterKind};
 use netfold_p4::p4info::counter_id;
-use netfold_p4::refusal::PrintError;
 use netfold_p4::swx::{self, INTRINSIC_LEN};
 use netfold_switch::runtime::{CE, EntryError, Received, TableEntry, room_end};
-use netfold_switch::{InterpretedPipeline, Pipeline, PipelineInfo, SimdLevel, Verdict};
+use netfold_switch::{Pipeline, PipelineInfo, SimdLevel, Verdict};
+
+use crate::SwxPipelineError;
 
 /// Packets in the pipeline at a time.
 const PACKETS: u32 = 32;
@@ -21,23 +21,6 @@ const PACKETS: u32 = 32;
 const PACKET_BYTES_MAX: u32 = 9216;
 /// DPDK's memory in megabytes: registers take 8 bytes for each cell.
 const MEMORY_MB: u64 = 512;
-
-/// Why a program does not run in DPDK's software pipeline.
-#[derive(Debug, thiserror::Error)]
-pub enum SwxRigError {
-    /// The program is not valid, or needs too much state.
-    #[error(transparent)]
-    Program(#[from] InterpretError),
-    /// The target cannot express the program.
-    #[error(transparent)]
-    Print(#[from] PrintError),
-    /// DPDK does not start.
-    #[error(transparent)]
-    Start(#[from] DpdkError),
-    /// DPDK does not build the pipeline.
-    #[error(transparent)]
-    Build(#[from] SwxError),
-}
 
 /// A program as [`swx::print`] prints it, executed by DPDK. What a switch has around the pipeline is here: the intrinsic header in front of every packet, and
 /// copies, which pass through the pipeline again.
@@ -58,8 +41,8 @@ impl SwxPipeline {
     ///
     /// # Errors
     ///
-    /// See [`SwxRigError`].
-    pub fn new(program: Arc<Program>) -> Result<Self, SwxRigError> {
+    /// See [`SwxPipelineError`].
+    pub fn new(program: Arc<Program>) -> Result<Self, SwxPipelineError> {
         let spec = swx::print(&program)?;
         let options = Options { huge: Huge::Never, memory_mb: MEMORY_MB, more: Vec::new() };
         let eal = Eal::start(&options, false)?;
@@ -70,7 +53,7 @@ impl SwxPipeline {
             packet_bytes_max: PACKET_BYTES_MAX + INTRINSIC_LEN as u32,
         };
         let pipeline = Swx::build(&eal, &spec, &config)?;
-        let info = InterpretedPipeline::new(Arc::clone(&program))?.info().clone();
+        let info = PipelineInfo::of(&program);
         let counters = program.counters.iter().map(|_| OnceCell::new()).collect();
         Ok(Self { program, pipeline, info, entries: HashSet::new(), staged: false, counters })
     }
