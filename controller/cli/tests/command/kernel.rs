@@ -204,6 +204,7 @@ fn trees_of_switches_in_the_kernel_sum_correctly_with_losses() {
         ("--switch interpreter", "cannot be joined by xdp-kernel"),
     ] {
         let (code, lines) = run(&format!("testbed run --io xdp-kernel {options}"));
-        assert!(code == Some(1) && lines.last().unwrap().to_string().contains(expected), "{lines:?}");
+        let said = lines.last().unwrap().to_string();
+        assert!(matches!(code, Some(1 | 2)) && said.contains(expected), "{options}: {code:?} {said}");
     }
 }
