@@ -105,6 +105,20 @@ fn workers_behind_one_interface_get_their_sums_from_the_kernel() {
     assert!(!network.interface().contains("xdp"), "{}", network.interface());
 }
 
+#[test]
+fn a_removed_interface_ends_the_switch_with_its_name() {
+    if !has_programs() {
+        return;
+    }
+    let network = Network::new();
+    let mut switch = network.switch("");
+    switch.event("listening");
+    run_command(&format!("ip -n {} link del eth0", network.namespaces.name("host", 0)));
+    let said = switch.rest();
+    assert_eq!(switch.wait().code(), Some(1));
+    assert!(said.last().unwrap().to_string().contains("interface 'eth0' was removed"), "{said:?}");
+}
+
 /// A BPF file system of the test's own.
 struct BpfFolder(PathBuf);
 

@@ -1,9 +1,10 @@
 //! A switch whose program the kernel runs: its control port, in this process.
 
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Plane, Server, ServerError, ServerHandle};
@@ -24,6 +25,9 @@ use netfold_xdp::{Datapath, Hook, XdpError, detach_pinned};
 use super::{EngineChoice, PAYLOAD, SwitchCommand};
 use crate::error::CliError;
 use crate::output::Output;
+
+/// Between two looks for the interfaces.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the workers of a pinned program go on when this process is killed.
 const PINNED_GRACE: Duration = Duration::from_secs(10);
@@ -48,7 +52,11 @@ pub(super) struct KernelSwitch {
     datapath: SharedDatapath,
     info: PipelineInfo,
     address: Ipv4Addr,
-    modes: Vec<(String, KernelMode)>,
+    /// Name and number of each, in the order of ports.
+    interfaces: Vec<(String, u32)>,
+    modes: Vec<KernelMode>,
+    /// When the interfaces were last looked for.
+    checked: Cell<Instant>,
     pinned: Option<PathBuf>,
 }
 
@@ -80,7 +88,7 @@ impl KernelSwitch {
             let hook = if mode == KernelMode::Native { Hook::Driver } else { Hook::Generic };
             datapath.set_port(port, interface.index).map_err(refused)?;
             datapath.attach(interface.index, hook).map_err(refused)?;
-            modes.push((interface.name.clone(), mode));
+            modes.push(mode);
         }
         let datapath = SharedDatapath::new(datapath);
         let own = Address {
@@ -88,10 +96,21 @@ impl KernelSwitch {
             ip: address.to_bits(),
             port: UDP_PORT,
         };
-        let places = ports.into_iter().map(|interface| interface.name).zip(1..).collect();
+        let interfaces: Vec<_> =
+            ports.into_iter().map(|interface| (interface.name, interface.index)).collect();
+        let places = interfaces.iter().map(|(name, _)| name.clone()).zip(1..).collect();
         let driver = XdpDriver::new(datapath.clone(), profile, own, Box::new(Neighbours::new(places)));
         let driver = driver.map_err(|error| CliError::Kernel(Box::new(error)))?;
-        let mut switch = Self { server: None, datapath, info, address, modes, pinned: None };
+        let mut switch = Self {
+            server: None,
+            datapath,
+            info,
+            address,
+            interfaces,
+            modes,
+            checked: Cell::new(Instant::now()),
+            pinned: None,
+        };
         if let Some(folder) = config.pin {
             switch.datapath.lock().pin(folder).map_err(refused)?;
             switch.pinned = Some(folder.to_owned());
@@ -122,9 +141,21 @@ impl KernelSwitch {
         self.server.as_ref().map(|server| server.control().listener())
     }
 
-    /// Whether the control port has ended, which means that it failed.
+    /// Whether the control port has ended, which means that it failed, or an interface was removed.
     pub(super) fn is_finished(&self) -> bool {
-        self.server.as_ref().is_none_or(ServerHandle::is_finished)
+        let ended = self.server.as_ref().is_none_or(ServerHandle::is_finished);
+        if ended || self.checked.get().elapsed() < CHECK_INTERVAL {
+            return ended;
+        }
+        self.checked.set(Instant::now());
+        self.removed().is_some()
+    }
+
+    /// An interface that was removed, and the program with it.
+    fn removed(&self) -> Option<&str> {
+        let known = interfaces();
+        let is_there = |(_, index): &&(String, u32)| known.iter().any(|found| found.index == *index);
+        self.interfaces.iter().find(|interface| !is_there(interface)).map(|(name, _)| name.as_str())
     }
 
     /// What the program has counted. Packets that it sends, and bytes, are not counted.
@@ -144,7 +175,7 @@ impl KernelSwitch {
 
     /// Prints on which interfaces it is, and how.
     pub(super) fn show_interfaces(&self, output: &Output) -> Result<(), CliError> {
-        for (port, (name, mode)) in (1..).zip(&self.modes) {
+        for (port, ((name, _), mode)) in (1..).zip(self.interfaces.iter().zip(&self.modes)) {
             let why = match mode {
                 KernelMode::Native => "in the driver",
                 KernelMode::Generic => "behind the driver (generic mode)",
@@ -161,11 +192,13 @@ impl KernelSwitch {
     pub(super) fn stop(mut self) -> Result<SwitchCounters, CliError> {
         let served = self.server.take().map_or(Ok(()), ServerHandle::shutdown);
         let counters = self.counters();
+        let removed =
+            self.removed().map(|name| format!("interface '{name}' was removed, and the program with it"));
         if let Some(folder) = self.pinned.take() {
             detach_pinned(&folder).map_err(refused)?;
         }
         served.map_err(CliError::Control)?;
-        Ok(counters)
+        removed.map_or(Ok(counters), |message| Err(CliError::Kernel(message.into())))
     }
 }
 
