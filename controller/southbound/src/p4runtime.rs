@@ -34,7 +34,6 @@
 //! # Ok(()) }
 //! ```
 
-mod advance;
 mod call;
 mod client;
 mod connect;
@@ -45,11 +44,11 @@ mod managed;
 mod packets;
 mod peers;
 mod pipeline;
+mod slot_packets;
 mod stream;
 mod tables;
 mod tls;
 
-pub(crate) use advance::advance;
 pub(crate) use client::Executor;
 pub use client::{Client, ClientConfig, ELECTION_ID};
 pub use connect::{ConnectError, LANE_WORDS_DEFAULT, configure, connect, peer_table};
@@ -61,4 +60,5 @@ pub use managed::{CPU_PORT, Counts, Managed, ManagedConfig, Repaired, SwitchEven
 pub(crate) use peers::PortError;
 pub use peers::{Attachment, PeerPorts, PeerTable};
 pub use pipeline::{Pipeline, PipelineError};
+pub(crate) use slot_packets::advance;
 pub use tls::TlsError;

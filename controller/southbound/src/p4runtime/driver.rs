@@ -17,11 +17,11 @@ use netfold_p4_runtime::{p4info, v1};
 use netfold_wire::{Kind, UDP_PORT};
 use serde_json::Value;
 
-use super::advance::advance;
 use super::client::Client;
 use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
 use super::peers::PortError;
+use super::slot_packets::advance;
 use super::tables::{Tables, group_update, groups};
 use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
 

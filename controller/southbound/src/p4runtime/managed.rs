@@ -40,12 +40,12 @@ use netfold_wire::{JobKeys, UDP_PORT};
 use tokio::sync::{mpsc, oneshot};
 
 use super::ELECTION_ID;
-use super::advance::advance;
 use super::control::ControlPort;
 use super::error::P4RuntimeError;
 use super::packets::{PacketControlPort, PacketLine};
 use super::peers::Attachment;
 use super::pipeline::Pipeline;
+use super::slot_packets::advance;
 use super::tls;
 use call::{Call, CallResult, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
