@@ -43,6 +43,19 @@ pub struct Limits {
     pub authenticates: bool,
 }
 
+/// What one set of a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotState {
+    /// The slot.
+    pub slot: u32,
+    /// Which of its sets: 0 or 1.
+    pub set: u8,
+    /// Number of the chunk.
+    pub chunk: u32,
+    /// Bitmap of the children from which a packet of the chunk was received. All of them, if the slot was closed.
+    pub seen: u32,
+}
+
 /// Control of one switch. Calls come from one thread at a time, in order, and may block for a bounded time (a few
 /// seconds at most: jobs on the same switch wait for each other, sessions do not).
 ///
@@ -118,6 +131,18 @@ pub trait SwitchDriver: Send {
     ///
     /// Source: the slot machine's ADVANCE, docs/protocol.md.
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError>;
+
+    /// Reads both sets of the slots `first_slot .. first_slot + slots`, in order, and changes nothing: jobs may be admitted to them. Each is read
+    /// by itself, so that a job which is running may change between two of them.
+    ///
+    /// # Errors
+    /// [`DriverError`] when some slot does not answer, or the driver cannot read slots, as by default.
+    ///
+    /// Source: the slot machine's PROBE, docs/protocol.md.
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let _ = (first_slot, slots);
+        Err(DriverError::Refused("its driver does not read slots".into()))
+    }
 }
 
 /// An object that a switch holds for the control plane, in the terms of [`SwitchDriver`]: what a restarted control plane
@@ -163,8 +188,8 @@ pub enum DriverError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// ADVANCE packets were not answered by every slot.
-    #[error("only {answered} of {asked} slot-sets answered an ADVANCE: check that the switch is running")]
+    /// ADVANCE or PROBE packets were not answered by every slot.
+    #[error("only {answered} of {asked} slot-sets answered: check that the switch is running")]
     Silent {
         /// Slot-sets that answered.
         answered: u32,

@@ -78,7 +78,7 @@ mod traffic;
 pub mod tree;
 pub mod view;
 
-pub use driver::{DriverError, Limits, SwitchDriver};
+pub use driver::{DriverError, Limits, SlotState, SwitchDriver};
 pub use jobs::{EndReason, JobEvent};
 pub use plane::Plane;
 pub use server::{Server, ServerError, ServerHandle};

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::net::SocketAddr;
 
-use netfold_controller::{DriverError, Limits, SwitchDriver};
+use netfold_controller::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::profile::Numerics;
 use netfold_switch::{Core, Handle};
@@ -92,5 +92,18 @@ impl SwitchDriver for LocalDriver {
 
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.entry(move |core| core.advance(first_slot, slots, chunk))
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.limits.slots);
+        let end = end.ok_or(EntryError::Param(0))?;
+        self.entry(move |core| {
+            let sets = (first_slot..end).flat_map(|slot| [(slot, 0), (slot, 1)]);
+            let read = |(slot, set)| {
+                let stored = core.probe(slot, set).ok_or(EntryError::Param(0))?;
+                Ok(SlotState { slot, set, chunk: stored.chunk, seen: stored.bitmap })
+            };
+            sets.map(read).collect()
+        })
     }
 }

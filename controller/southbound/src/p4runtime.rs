@@ -60,5 +60,5 @@ pub use managed::{CPU_PORT, Counts, Managed, ManagedConfig, Repaired, SwitchEven
 pub(crate) use peers::PortError;
 pub use peers::{Attachment, PeerPorts, PeerTable};
 pub use pipeline::{Pipeline, PipelineError};
-pub(crate) use slot_packets::advance;
+pub(crate) use slot_packets::{advance, read_slots};
 pub use tls::TlsError;

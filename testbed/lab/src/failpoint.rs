@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_controller::plane::Plane;
 use netfold_controller::record::{Change, RecordReader, Store, StoreError};
 use netfold_p4::entry::{Replica, TableEntry};
@@ -149,6 +149,11 @@ impl SwitchDriver for CountedDriver {
 
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.failpoint.step("advancing slots", || self.driver.advance(first_slot, slots, chunk))
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        // No step: nothing changes.
+        self.driver.read_slots(first_slot, slots)
     }
 }
 

@@ -13,8 +13,8 @@ use netfold_wire::{Kind, UDP_PORT};
 use super::BfrtError;
 use super::client::{Bfrt, BfrtConfig};
 use super::info::{Info, update};
-use crate::p4runtime::{Bound, ControlPort, Desired, PeerPorts, PortError, advance, port_error};
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use crate::p4runtime::{Bound, ControlPort, Desired, PeerPorts, PortError, advance, port_error, read_slots};
+use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_p4_runtime::bfrt::{
     ForwardingPipelineConfig, PipelineAction, PipelineProfile, Update, UpdateType,
 };
@@ -274,6 +274,13 @@ impl SwitchDriver for BfrtDriver {
         end.ok_or(EntryError::Param(0))?;
         self.nonce = self.nonce.wrapping_add(1);
         advance(self.control.as_mut(), self.nonce, first_slot, slots, chunk)
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.profile.slots);
+        end.ok_or(EntryError::Param(0))?;
+        self.nonce = self.nonce.wrapping_add(1);
+        read_slots(self.control.as_mut(), self.nonce, first_slot, slots)
     }
 }
 

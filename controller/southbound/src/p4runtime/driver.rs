@@ -21,9 +21,9 @@ use super::client::Client;
 use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
 use super::peers::PortError;
-use super::slot_packets::advance;
+use super::slot_packets::{advance, read_slots};
 use super::tables::{Tables, group_update, groups};
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 
 /// Where a peer is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct P4RuntimeDriver {
     groups: BTreeMap<u16, Group>,
     /// Entries of table `child` by replica instance, with the group they are for.
     children: BTreeMap<u16, (u16, TableEntry)>,
-    /// Number of the last `advance`. Starts anywhere, so that answers to an earlier driver are not taken for ours.
+    /// Number of the last question to slots. Starts anywhere, so that answers to an earlier driver are not taken for ours.
     nonce: u32,
 }
 
@@ -378,6 +378,13 @@ impl SwitchDriver for P4RuntimeDriver {
         end.ok_or(EntryError::Param(0))?;
         self.nonce = self.nonce.wrapping_add(1);
         advance(self.control.as_mut(), self.nonce, first_slot, slots, chunk)
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.config.profile.slots);
+        end.ok_or(EntryError::Param(0))?;
+        self.nonce = self.nonce.wrapping_add(1);
+        read_slots(self.control.as_mut(), self.nonce, first_slot, slots)
     }
 }
 

@@ -45,12 +45,12 @@ use super::error::P4RuntimeError;
 use super::packets::{PacketControlPort, PacketLine};
 use super::peers::Attachment;
 use super::pipeline::Pipeline;
-use super::slot_packets::advance;
+use super::slot_packets::{advance, read_slots};
 use super::tls;
 use call::{Call, CallResult, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
 use keeper::{Environment, Keeper};
-use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, HeldEntity, Limits, SlotState, SwitchDriver};
 use netfold_controller::topology::Tls;
 
 /// Port by which bmv2, Tofino and the software switch exchange packets with a controller by default.
@@ -249,7 +249,7 @@ impl Shared {
 /// Where control packets go in and out.
 struct Controls {
     port: Box<dyn ControlPort>,
-    /// Number of the last `advance`. Starts anywhere, so that answers to an earlier controller are not taken for ours.
+    /// Number of the last question to slots. Starts anywhere, so that answers to an earlier controller are not taken for ours.
     nonce: u32,
 }
 
@@ -489,5 +489,15 @@ impl SwitchDriver for Managed {
         controls.nonce = controls.nonce.wrapping_add(1);
         let nonce = controls.nonce;
         advance(controls.port.as_mut(), nonce, first_slot, slots, chunk)
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.0.limits.slots);
+        end.ok_or(EntryError::Param(0))?;
+        self.up()?;
+        let mut controls = self.0.controls.lock().unwrap_or_else(PoisonError::into_inner);
+        controls.nonce = controls.nonce.wrapping_add(1);
+        let nonce = controls.nonce;
+        read_slots(controls.port.as_mut(), nonce, first_slot, slots)
     }
 }

@@ -1,4 +1,4 @@
-//! ADVANCE over a control port: slots are moved on by packets, which may be lost.
+//! ADVANCE and PROBE over a control port: slots are moved on, or read, by packets, which may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
 
 use super::control::ControlPort;
-use netfold_controller::driver::DriverError;
+use netfold_controller::driver::{DriverError, SlotState};
 
-/// ADVANCE packets on their way at once. Below the depth of the shortest egress queue we know: 64 packets, in bmv2.
+/// Packets on their way at once. Below the depth of the shortest egress queue we know: 64 packets, in bmv2.
 const WINDOW: usize = 32;
 
 /// First retransmission timeout; it doubles with each retransmission.
 const RETRANSMISSION_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Times that one packet is sent before its slot counts as silent.
-const SENDS_MAX: u32 = 6;
+/// Times that one ADVANCE is sent before its slot counts as silent: 6.3 s.
+const ADVANCES_MAX: u32 = 6;
+
+/// The same of a PROBE: 1.5 s. Who reads slots reports a switch that does not answer, and a job's end waits for it.
+const PROBES_MAX: u32 = 4;
 
 /// Longest datagram of interest: answers are bare.
 const BUFFER_LEN: usize = 256;
@@ -27,14 +30,23 @@ struct Asked {
     again_at: Instant,
 }
 
-/// The state of one `advance`.
-struct Round<'c> {
-    control: &'c mut dyn ControlPort,
+/// What is asked of each (slot, set).
+#[derive(Clone, Copy)]
+struct Question {
+    kind: Kind,
     chunk: u32,
     /// Comes back in every answer, so that late answers to an earlier round are not taken for this one's.
     nonce: u32,
+    sends_max: u32,
+}
+
+/// The state of one question to a range of slots.
+struct Round<'c> {
+    control: &'c mut dyn ControlPort,
+    question: Question,
     asked: BTreeMap<(u16, u8), Asked>,
-    newest: Option<u32>,
+    /// Takes each (slot, set)'s first answer.
+    take: &'c mut dyn FnMut(&Repr),
     answered: u32,
 }
 
@@ -47,10 +59,43 @@ pub(crate) fn advance(
     slots: u32,
     chunk: u32,
 ) -> Result<u32, DriverError> {
+    let question = Question { kind: Kind::Advance, chunk, nonce, sends_max: ADVANCES_MAX };
+    let mut newest = None;
+    let mut take = |answer: &Repr| newest = newest.max(Some(answer.chunk.wrapping_sub(chunk)));
+    ask_all(control, question, (first_slot, slots), &mut take)?;
+    let distance = newest.ok_or(DriverError::Silent { answered: 0, asked: 0 })?;
+    Ok(chunk.wrapping_add(distance))
+}
+
+/// Reads every set of the slots, as [`netfold_controller::SwitchDriver::read_slots`] requires it. `nonce` is a number that no recent call had.
+pub(crate) fn read_slots(
+    control: &mut dyn ControlPort,
+    nonce: u32,
+    first_slot: u32,
+    slots: u32,
+) -> Result<Vec<SlotState>, DriverError> {
+    let question = Question { kind: Kind::Probe, chunk: 0, nonce, sends_max: PROBES_MAX };
+    let mut read = Vec::with_capacity(2 * slots as usize);
+    let mut take = |answer: &Repr| {
+        let Repr { slot, set, chunk, bitmap, .. } = *answer;
+        read.push(SlotState { slot: slot.into(), set, chunk, seen: bitmap });
+    };
+    ask_all(control, question, (first_slot, slots), &mut take)?;
+    read.sort_by_key(|state| (state.slot, state.set));
+    Ok(read)
+}
+
+/// Asks both sets of so many slots from the first on, until each has answered.
+fn ask_all(
+    control: &mut dyn ControlPort,
+    question: Question,
+    (first_slot, slots): (u32, u32),
+    take: &mut dyn FnMut(&Repr),
+) -> Result<(), DriverError> {
     let mut waiting: VecDeque<(u16, u8)> =
         (first_slot..first_slot + slots).flat_map(|slot| [(slot as u16, 0), (slot as u16, 1)]).collect();
     let asked = waiting.len() as u32;
-    let mut round = Round { control, chunk, nonce, asked: BTreeMap::new(), newest: None, answered: 0 };
+    let mut round = Round { control, question, asked: BTreeMap::new(), take, answered: 0 };
     let unreachable = |error: io::Error| DriverError::Unreachable(Box::new(error));
     while !waiting.is_empty() || !round.asked.is_empty() {
         while round.asked.len() < WINDOW {
@@ -62,14 +107,13 @@ pub(crate) fn advance(
             return Err(DriverError::Silent { answered: round.answered, asked });
         }
     }
-    let distance = round.newest.ok_or(DriverError::Silent { answered: 0, asked })?;
-    Ok(chunk.wrapping_add(distance))
+    Ok(())
 }
 
 impl Round<'_> {
     fn ask(&mut self, slot: u16, set: u8, sends: u32) -> io::Result<()> {
         let mut bytes = [0; header::LEN];
-        request(slot, set, self.chunk, self.nonce).emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
+        request(slot, set, &self.question).emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
         self.control.send(&bytes)?;
         let again_at = Instant::now() + RETRANSMISSION_TIMEOUT * (1 << (sends - 1).min(5));
         self.asked.insert((slot, set), Asked { sends, again_at });
@@ -94,12 +138,12 @@ impl Round<'_> {
     fn answer(&mut self, datagram: &[u8]) {
         let Ok(packet) = header::Packet::new_checked(datagram) else { return };
         let Ok(repr) = Repr::parse(&packet) else { return };
-        if repr.kind != Kind::Advance || repr.job != 0 || repr.key != self.nonce {
+        if repr.kind != self.question.kind || repr.job != 0 || repr.key != self.question.nonce {
             return;
         }
         if self.asked.remove(&(repr.slot, repr.set)).is_some() {
             self.answered += 1;
-            self.newest = self.newest.max(Some(repr.chunk.wrapping_sub(self.chunk)));
+            (self.take)(&repr);
         }
     }
 
@@ -107,7 +151,7 @@ impl Round<'_> {
     fn repeat(&mut self) -> io::Result<bool> {
         let now = Instant::now();
         let due: Vec<_> = self.asked.iter().filter(|(_, asked)| asked.again_at <= now).collect();
-        if due.iter().any(|(_, asked)| asked.sends >= SENDS_MAX) {
+        if due.iter().any(|(_, asked)| asked.sends >= self.question.sends_max) {
             return Ok(false);
         }
         let due: Vec<_> = due.into_iter().map(|(place, asked)| (*place, asked.sends + 1)).collect();
@@ -118,9 +162,9 @@ impl Round<'_> {
     }
 }
 
-fn request(slot: u16, set: u8, chunk: u32, nonce: u32) -> Repr {
+fn request(slot: u16, set: u8, question: &Question) -> Repr {
     Repr {
-        kind: Kind::Advance,
+        kind: question.kind,
         flags: Flags::BARE,
         op: LaneOp::Sum,
         class: 0,
@@ -129,8 +173,8 @@ fn request(slot: u16, set: u8, chunk: u32, nonce: u32) -> Repr {
         slot,
         set,
         epoch: 0,
-        key: nonce,
-        chunk,
+        key: question.nonce,
+        chunk: question.chunk,
         bitmap: 0,
         count: 0,
         exp: 0,
@@ -167,10 +211,10 @@ mod tests {
             }
             let mut repr = Repr::parse(&header::Packet::new_checked(datagram).unwrap()).unwrap();
             let stored = self.stored.entry((repr.slot, repr.set)).or_default();
-            if repr.chunk.wrapping_sub(*stored) as i32 > 0 {
+            if repr.kind == Kind::Advance && repr.chunk.wrapping_sub(*stored) as i32 > 0 {
                 *stored = repr.chunk;
             }
-            repr.chunk = *stored;
+            (repr.chunk, repr.bitmap) = (*stored, u32::from(repr.slot) << 1);
             let mut bytes = vec![0; header::LEN];
             repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
             self.answers.push_back(bytes.clone());
@@ -212,5 +256,28 @@ mod tests {
     fn missing_answers_are_reported_with_their_number() {
         let mut line = Line::new(|number| number > 3);
         assert!(matches!(advance(&mut line, 1, 0, 2, 0), Err(DriverError::Silent { answered: 3, asked: 4 })));
+    }
+
+    #[test]
+    fn slots_are_read_in_order_in_spite_of_loss_and_stay_as_they_are() {
+        let mut line = Line::new(|number| number % 7 == 0);
+        line.stored.insert((70, 1), 1000);
+        let read = read_slots(&mut line, 3, 64, 64).unwrap();
+        let places: Vec<_> = read.iter().map(|state| (state.slot, state.set)).collect();
+        assert_eq!(places, (64..128).flat_map(|slot| [(slot, 0), (slot, 1)]).collect::<Vec<_>>());
+        assert!(read.iter().all(|state| state.seen == state.slot << 1), "{read:?}");
+        assert_eq!(read[13], SlotState { slot: 70, set: 1, chunk: 1000, seen: 140 });
+        assert!(line.stored.iter().all(|(place, stored)| *stored == 0 || *place == (70, 1)));
+        assert!(line.most <= 2 * WINDOW);
+    }
+
+    #[test]
+    fn a_switch_that_answers_no_probe_is_given_up_soon() {
+        let mut line = Line::new(|_| true);
+        let begun = Instant::now();
+        let read = read_slots(&mut line, 3, 0, 1);
+        assert!(matches!(read, Err(DriverError::Silent { answered: 0, asked: 2 })), "{read:?}");
+        assert_eq!(line.sent, 2 * PROBES_MAX);
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 }

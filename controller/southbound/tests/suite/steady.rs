@@ -146,6 +146,14 @@ fn slots_are_moved_on_over_the_stream() {
     assert_eq!(switch.advance(0, 16, 45).unwrap(), 50, "a newer chunk stays");
     assert_eq!(switch.advance(16, 48, 41).unwrap(), 41);
     assert!(matches!(switch.advance(60, 8, 1), Err(DriverError::Entry(_))), "there are 64 slots");
+    let read = |first, slots, switch: &mut dyn SwitchDriver| {
+        let read = switch.read_slots(first, slots).unwrap();
+        read.iter().map(|state| (state.slot, state.set, state.chunk, state.seen)).collect::<Vec<_>>()
+    };
+    let stored = [(7, 0, 45, 0), (7, 1, 45, 0), (8, 0, 50, 0), (8, 1, 50, 0)];
+    assert_eq!(read(7, 2, switch), stored);
+    assert_eq!(read(7, 2, switch), stored, "reading changes nothing");
+    assert!(matches!(switch.read_slots(60, 8), Err(DriverError::Entry(_))));
 }
 
 #[test]

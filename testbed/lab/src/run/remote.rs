@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netfold_controller::{DriverError, Limits, SwitchDriver};
+use netfold_controller::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::profile::Numerics;
 use netfold_p4::{allreduce, p4info};
@@ -66,5 +66,8 @@ impl SwitchDriver for SharedDriver {
     }
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.driver().advance(first_slot, slots, chunk)
+    }
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        self.driver().read_slots(first_slot, slots)
     }
 }
