@@ -27,6 +27,7 @@ mod presence;
 mod rate_limiter;
 mod sharing;
 mod snapshot;
+mod stalls;
 mod switches;
 mod tenants;
 
@@ -38,11 +39,13 @@ use self::sharing::Reallocations;
 use crate::bands::Banding;
 use crate::executor::TenantTask;
 use crate::fleet::Fleet;
+use crate::flight_record::FlightRecords;
 use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
+use crate::view::StallReportCounters;
 use netfold_control::{
     CongestionAlgorithm, MemberCounters, RESUME_MS, Refusal, SessionEvent, SessionRequest,
 };
@@ -275,6 +278,11 @@ pub struct Coordinator {
     credential_limiter: CredentialRateLimiter,
     /// From whom slots were taken, and for whom.
     reallocations: Reallocations,
+    /// What is known of stalls that are over.
+    flight_records: FlightRecords,
+    stall_reports: StallReportCounters,
+    /// Stalled trees whose slots are being read.
+    inspections: usize,
     shut_down: bool,
 }
 
@@ -304,6 +312,9 @@ impl Coordinator {
             tasks: 0,
             credential_limiter: CredentialRateLimiter::default(),
             reallocations: Reallocations::default(),
+            flight_records: FlightRecords::default(),
+            stall_reports: StallReportCounters::default(),
+            inspections: 0,
             shut_down: false,
         };
         coordinator.restore(kept);
@@ -393,13 +404,14 @@ impl Coordinator {
                     Refused::protocol("classes of packets are told to workers of a job that runs"),
                 );
             }
-            (SessionRequest::Alive { .. }, Stage::Greeting) => {
+            (SessionRequest::Alive { .. } | SessionRequest::Stalled(_), Stage::Greeting) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }
             (SessionRequest::Alive { counters: Some(counters) }, Stage::Active { job, rank }) => {
                 self.note_counters(job, rank, counters);
             }
             (SessionRequest::Alive { .. }, _) => {}
+            (SessionRequest::Stalled(report), stage) => self.note_stall(stage, report),
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }
     }
@@ -553,6 +565,7 @@ impl Coordinator {
             }
         }
         self.diagnose();
+        self.watch_stalls();
     }
 
     /// Takes the counters of a member.

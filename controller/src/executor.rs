@@ -12,8 +12,9 @@
 mod rotation;
 mod turns;
 
-use crate::driver::{DriverError, SwitchDriver};
+use crate::driver::{DriverError, SlotState, SwitchDriver};
 use crate::fleet::Placement;
+use crate::flight_record::{SWITCHES_READ_MAX, SwitchReading, next_switches};
 use crate::policy::{Supply, leaves_others};
 use crate::tree::{Drivers, InstallError, Installed, prepare};
 use netfold_control::PathToken;
@@ -58,13 +59,26 @@ pub enum SwitchTask {
         /// Job number.
         job: u16,
     },
+    /// Read some slots of a running tree that stalls, from the root down to where contributions are missing. Nothing changes.
+    Inspect {
+        /// The place.
+        placement: Arc<Placement>,
+        /// The class that stalls, and how many slots each class has.
+        class: (u8, u32),
+        /// First slot, counted from the job's first, and number of slots.
+        range: (u32, u32),
+        /// The oldest chunk that a rank reports as outstanding.
+        chunk: Option<u32>,
+    },
 }
 
 impl SwitchTask {
     /// Number of the job that it is for.
     pub fn job(&self) -> u16 {
         match self {
-            Self::Prepare { placement, .. } | Self::Adopt { placement, .. } => placement.job().job,
+            Self::Prepare { placement, .. }
+            | Self::Adopt { placement, .. }
+            | Self::Inspect { placement, .. } => placement.job().job,
             Self::Install { job } | Self::Retire { job, .. } | Self::Withdraw { job } => *job,
         }
     }
@@ -117,6 +131,13 @@ pub enum TaskOutcome {
         /// How it went: the first error of several.
         result: Result<(), DriverError>,
     },
+    /// A [`SwitchTask::Inspect`] was tried.
+    Inspected {
+        /// Job number.
+        job: u16,
+        /// What was read of each switch, or why it was not.
+        readings: Vec<SwitchReading>,
+    },
 }
 
 impl TaskOutcome {
@@ -128,7 +149,8 @@ impl TaskOutcome {
             | Self::InstallFailed { job, .. }
             | Self::Adopted { job }
             | Self::Retired { job, .. }
-            | Self::Withdrawn { job, .. } => *job,
+            | Self::Withdrawn { job, .. }
+            | Self::Inspected { job, .. } => *job,
         }
     }
 }
@@ -270,6 +292,10 @@ impl Executor {
             SwitchTask::Withdraw { job } => {
                 TaskOutcome::Withdrawn { job, result: self.withdraw(&tenant, job) }
             }
+            SwitchTask::Inspect { placement, class, range, chunk } => {
+                let readings = self.inspect(&tenant, &placement, (class, range), chunk);
+                TaskOutcome::Inspected { job: placement.job().job, readings }
+            }
         }
     }
 
@@ -318,6 +344,31 @@ impl Executor {
         let result = installed.retire(&placement.plan, rank, &mut self.picked(tenant, &placement));
         self.ledgers().insert(job, Ledger { placement, installed });
         result
+    }
+
+    /// Reads the root's slots, and those of switches below whose sums are missing, as far as there are not too many.
+    fn inspect(
+        &self,
+        tenant: &Arc<str>,
+        placement: &Placement,
+        (class, (first, count)): ((u8, u32), (u32, u32)),
+        chunk: Option<u32>,
+    ) -> Vec<SwitchReading> {
+        let mut drivers = self.picked(tenant, placement);
+        let mut due = VecDeque::from([placement.plan.order()[0]]);
+        let mut readings: Vec<SwitchReading> = Vec::new();
+        while let Some(at) = due.pop_front().filter(|_| readings.len() < SWITCHES_READ_MAX) {
+            let base = placement.sites[at].first_slot;
+            let read = drivers.with(at, |driver| driver.read_slots(base + first, count));
+            let of_job = |state: SlotState| SlotState { slot: state.slot.wrapping_sub(base), ..state };
+            let slots = match read {
+                Ok(read) => Ok(read.into_iter().map(of_job).collect()),
+                Err(error) => Err(error.chain()),
+            };
+            readings.push(SwitchReading { at, slots });
+            due.extend(next_switches(placement, &readings, class, at, chunk));
+        }
+        readings
     }
 
     fn withdraw(&self, tenant: &Arc<str>, job: u16) -> Result<(), DriverError> {

@@ -12,6 +12,7 @@
 //! ```
 
 use crate::fleet::{HeldRanges, Placement, Shortage};
+use crate::flight_record::Stall;
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use crate::ticket::TicketKey;
 use crate::traffic::TreeTraffic;
@@ -175,6 +176,19 @@ pub(crate) struct ActiveTree {
     pub(crate) retiring: usize,
     /// What its members report of their packets.
     pub(crate) traffic: TreeTraffic,
+    /// Its stalls.
+    pub(crate) stalls: Stalls,
+}
+
+/// Stalls of a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    /// The one that lasts, once a member has reported it.
+    pub(crate) open: Option<Box<Stall>>,
+    /// How many there were before.
+    pub(crate) count: u32,
+    /// Until then no other is recorded.
+    pub(crate) pause_until: Duration,
 }
 
 impl ActiveTree {
@@ -309,6 +323,32 @@ pub enum JobEvent {
         group: String,
         /// What it was.
         finding: Finding,
+    },
+    /// A job or a group of it has had no result for a while although packets are outstanding, and the slots were read.
+    Stalled {
+        /// Job name.
+        name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
+        /// Which of its trees.
+        tree: u8,
+        /// How long.
+        lasts: Duration,
+        /// The oldest chunk that lacks contributions, and ranks that have not contributed to it, if they are known.
+        missing: Option<(u32, Vec<u16>)>,
+        /// The cause, as far as it is known.
+        conclusion: String,
+    },
+    /// A job or a group of it that was stalled has results again.
+    Continued {
+        /// Job name.
+        name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
+        /// Which of its trees.
+        tree: u8,
+        /// How long it was stalled.
+        lasted: Duration,
     },
     /// A switch can be used.
     SwitchUp {

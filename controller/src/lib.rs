@@ -17,6 +17,7 @@
 //! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
 //! | [`admission`], [`jobs`] | admission of workers, and the end of jobs: a state machine without I/O or a clock | messages, time as a number |
 //! | [`record`] | what is kept over a restart, and the interface to its storage | serde |
+//! | [`flight_record`] | what is known of jobs that stall, and what it says about the cause | slots of switches, reports of ranks |
 //! | [`view`], [`command`] | views for operators, and the commands that they issue | serde |
 //! | [`executor`], [`driver`] | carries decisions out on the switches; the interface to other kinds of switches | the pipeline's entries |
 //! | [`server`], [`message`] | sessions, lines, threads | tokio |
@@ -61,6 +62,7 @@ pub mod command;
 pub mod driver;
 pub mod executor;
 pub mod fleet;
+pub mod flight_record;
 pub mod jobs;
 pub mod message;
 pub mod plane;

@@ -20,6 +20,7 @@ mod shape;
 mod tests;
 
 pub use install::{Drivers, InstallError, InstallStep, Installed, InstalledEntity, install, prepare};
+pub(crate) use shape::ChildRef;
 pub use shape::Shape;
 use shape::shift_for;
 
@@ -222,13 +223,6 @@ pub enum TreeError {
     },
 }
 
-/// Something below a switch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChildRef {
-    Worker(usize),
-    Switch(usize),
-}
-
 impl TreePlan {
     /// Works out a job's places at the switches of a tree: one site for each switch of the shape, and the address of each
     /// worker (`None` where ports need no peers).
@@ -252,7 +246,7 @@ impl TreePlan {
         }
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|switch| depths[*switch]);
-        let draft = PlanBuilder { job, shape, sites, workers, below: below(shape) };
+        let draft = PlanBuilder { job, shape, sites, workers, below: shape.below() };
         // Workers below each switch, counted from the leaves up.
         let mut beneath = vec![0_u16; sites.len()];
         shape.workers.iter().for_each(|leaf| beneath[*leaf] += 1);
@@ -329,7 +323,7 @@ impl TreePlan {
     #[must_use]
     pub fn authenticated(mut self, shape: &Shape, secret: &TicketKey) -> Self {
         let TreeJob { job, epoch, .. } = self.job;
-        let (below, sender) = (below(shape), |sender| secret.packet_key(sender));
+        let (below, sender) = (shape.below(), |sender| secret.packet_key(sender));
         for (switch, place) in self.switch_plans.iter_mut().enumerate() {
             let to_children = sender(PacketSender::Results(switch));
             let up = |child: &ChildRef| match *child {
@@ -409,20 +403,6 @@ impl TreePlan {
             band: None,
         }
     }
-}
-
-/// What hangs at each switch: switches before workers, each in order.
-fn below(shape: &Shape) -> Vec<Vec<ChildRef>> {
-    let mut below = vec![Vec::new(); shape.above.len()];
-    for (switch, above) in shape.above.iter().enumerate() {
-        if let Some(above) = above {
-            below[*above].push(ChildRef::Switch(switch));
-        }
-    }
-    for (rank, leaf) in shape.workers.iter().enumerate() {
-        below[*leaf].push(ChildRef::Worker(rank));
-    }
-    below
 }
 
 /// The replica instance of a port's copies: each port is one peer's alone.

@@ -26,6 +26,19 @@ pub struct Snapshot {
     pub sessions: u32,
     /// The next epoch to be used.
     pub epoch_next: u32,
+    /// Reports of stalls.
+    pub stall_reports: StallReportCounters,
+}
+
+/// Reports of stalls that members have sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StallReportCounters {
+    /// Those that became part of a flight record.
+    pub taken: u64,
+    /// Those that did not because the tree's last stall was recorded a short time before.
+    pub limited: u64,
+    /// Those that were impossible, or of members whose job does not run.
+    pub ignored: u64,
 }
 
 /// A tenant.
@@ -342,7 +355,7 @@ pub struct ControllerEvent {
     pub at_ms: u64,
     /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
     /// `group_not_started`, `member_left`, `member_away`, `member_back`,
-    /// `job_slowed`, `job_recovered`, `group_slowed`, `group_recovered`,
+    /// `job_slowed`, `job_recovered`, `group_slowed`, `group_recovered`, `job_stalled`, `job_continued`, `group_stalled`, `group_continued`,
     /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.

@@ -2,6 +2,7 @@
 //! and its result converted back. No decision is made here.
 
 mod convert;
+mod flight_record;
 mod jobs;
 mod records;
 mod switches;

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 
 use netfold_control::MemberCounters;
 use netfold_controller::view::{
-    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, Snapshot, SwitchView, TenantView,
-    TrafficView,
+    AccessView, ControllerEvent, JobView, LinkTraffic, LinkView, Snapshot, StallReportCounters, SwitchView,
+    TenantView, TrafficView,
 };
 use netfold_listener::{Closure, ListenerCounters};
 use prometheus_client::encoding::text;
@@ -37,6 +37,11 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ),
     ("netfold_sessions", &[], "sessions of workers that are open"),
     ("netfold_epoch_next", &[], "the next epoch to be used"),
+    (
+        "netfold_stall_reports_total",
+        &["outcome"],
+        "reports of workers whose jobs stall: taken, limited (soon after another stall) or ignored (impossible, or of a job that does not run)",
+    ),
     ("netfold_jobs", &["state"], "known jobs, by state"),
     (
         "netfold_job_slots",
@@ -168,6 +173,10 @@ pub(crate) fn scrape(
     metrics.set("netfold_leader", [], 1);
     metrics.set("netfold_sessions", [], snapshot.sessions);
     metrics.set("netfold_epoch_next", [], snapshot.epoch_next);
+    let StallReportCounters { taken, limited, ignored } = snapshot.stall_reports;
+    for (outcome, count) in [("taken", taken), ("limited", limited), ("ignored", ignored)] {
+        metrics.count("netfold_stall_reports_total", &[outcome], count);
+    }
     let mut states: BTreeMap<&str, u32> = BTreeMap::new();
     for job in &snapshot.jobs {
         *states.entry(job.state.name()).or_default() += 1;

@@ -180,6 +180,7 @@ impl Coordinator {
         if !self.drop_record(&name) {
             return Err(CommandError::NotFound { what: "job", name: name.to_string() });
         }
+        self.flight_records.forget(&name);
         self.changed("job", name.to_string(), "was forgotten");
         Ok(())
     }

@@ -30,6 +30,7 @@ impl Coordinator {
             TaskOutcome::Retired { job, rank, result } => self.retired(job, rank, result),
             TaskOutcome::Withdrawn { job, result: Ok(()) } => self.release(job),
             TaskOutcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
+            TaskOutcome::Inspected { job, readings } => return self.inspected(job, readings),
         }
         self.place_waiting(now);
     }
@@ -139,6 +140,7 @@ impl Coordinator {
             released: BTreeSet::new(),
             retiring: 0,
             traffic: crate::traffic::TreeTraffic::default(),
+            stalls: crate::jobs::Stalls::default(),
         };
         self.active.insert(job, active);
         self.persist_place(job);
@@ -277,8 +279,12 @@ impl Coordinator {
 
     /// A member is gone without a leave; its own session is closed already.
     pub(super) fn lose_member(&mut self, job: u16, rank: u16, loss: SessionLoss) {
+        self.note_heard(job);
         let Some(active) = self.active.get_mut(&job) else { return };
         active.members.remove(&rank);
+        if let Some(stall) = active.stalls.open.as_deref_mut().filter(|_| loss == SessionLoss::Closed) {
+            stall.closed.insert(rank);
+        }
         let message = format!("rank {rank} of {} {loss}", active.name.subject());
         match active.phase {
             TreePhase::Installing | TreePhase::Validating { .. } => {
@@ -296,6 +302,13 @@ impl Coordinator {
         if active.phase != TreePhase::Running {
             return self.end_session(id, SessionLoss::Left);
         }
+        // Ranks that are linked leave to continue without the switch: what was known before says why.
+        self.end_stall(
+            job,
+            &format!("rank {rank} left the job gracefully, as all do that continue without the switch"),
+            &[],
+        );
+        let active = self.active.get_mut(&job).expect("looked up above");
         active.members.remove(&rank);
         active.left.insert(rank);
         let (TreeName { name, group, .. }, last) = (active.name.clone(), active.members.is_empty());
@@ -318,6 +331,11 @@ impl Coordinator {
     /// Ends a running job: notifies the remaining members, frees the name, withdraws the place. A job that is ended, or has lost a worker, takes
     /// its groups with it: workers that are linked continue without the switch after a loss, in the job as in its groups.
     pub(super) fn end(&mut self, job: u16, reason: EndReason) {
+        let lost = match &reason {
+            EndReason::PeerLost { rank, .. } => std::slice::from_ref(rank),
+            _ => &[],
+        };
+        self.end_stall(job, &format!("the job ended: {reason}"), lost);
         let Some(active) = self.active.get_mut(&job) else { return };
         let (name, members) = (active.name.clone(), std::mem::take(&mut active.members));
         for id in members.values().filter_map(|presence| presence.session()) {

@@ -31,6 +31,7 @@ impl Coordinator {
             access: self.view_access(sums.access),
             sessions: self.sessions.len() as u32,
             epoch_next: self.fleet.epoch_next(),
+            stall_reports: self.stall_reports,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A control plane as other parts of its process see it: snapshots, commands, and what happens.
 
 use crate::command::{Command, CommandError, Proof};
+use crate::flight_record::FlightRecord;
 use crate::record::{JobName, RecordReader, StoreError, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use netfold_listener::ListenerCounters;
@@ -18,6 +19,7 @@ pub(super) const EVENTS_MAX: usize = 1024;
 pub(super) enum ControlRequest {
     Snapshot(SnapshotScope, oneshot::Sender<Snapshot>),
     Job(JobName, oneshot::Sender<Option<JobView>>),
+    Explain(JobName, oneshot::Sender<Option<Vec<FlightRecord>>>),
     Verify(Proof, oneshot::Sender<bool>),
     Execute(Command, oneshot::Sender<Result<(), CommandError>>),
     Records(oneshot::Sender<Result<RecordReader, StoreError>>),
@@ -80,6 +82,14 @@ impl Control {
     /// [`CommandError::Gone`] when it does not serve any more.
     pub async fn job(&self, name: JobName) -> Result<Option<JobView>, CommandError> {
         self.ask(|answer| ControlRequest::Job(name, answer)).await
+    }
+
+    /// What is known of a job's stalls, the newest first; nothing if there is no such job.
+    ///
+    /// # Errors
+    /// [`CommandError::Gone`] when it does not serve any more.
+    pub async fn explain(&self, name: JobName) -> Result<Option<Vec<FlightRecord>>, CommandError> {
+        self.ask(|answer| ControlRequest::Explain(name, answer)).await
     }
 
     /// Whether a caller may act for a tenant: it exists, and the token is its own.

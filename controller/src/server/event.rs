@@ -49,16 +49,6 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("member_back", "member_back"), name, group);
             seen.message = format!("rank {rank} of {} is back", subject(name, group));
         }
-        JobEvent::Slowed { name, group, finding } => {
-            seen.concern(("job_slowed", "group_slowed"), name, group);
-            seen.reason = Some(finding.kind.name());
-            seen.message = format!("{} is slowed down: {finding}", subject(name, group));
-        }
-        JobEvent::Recovered { name, group, finding } => {
-            seen.concern(("job_recovered", "group_recovered"), name, group);
-            seen.reason = Some(finding.kind.name());
-            seen.message = format!("{} is no longer slowed down as it was: {finding}", subject(name, group));
-        }
         JobEvent::Ended { name, group, reason, .. } => ended(&mut seen, (name, group), reason),
         JobEvent::NotStarted { name, group, reason, message } => {
             seen.concern(("job_not_started", "group_not_started"), name, group);
@@ -69,6 +59,10 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             (seen.kind, seen.reason) = ("refused", Some(reason.name()));
             seen.message = format!("{peer} was refused: {message}");
         }
+        JobEvent::Slowed { .. }
+        | JobEvent::Recovered { .. }
+        | JobEvent::Stalled { .. }
+        | JobEvent::Continued { .. } => progress(&mut seen, event),
         other => switch(&mut seen, other),
     }
     seen
@@ -98,6 +92,34 @@ fn ended(seen: &mut ControllerEvent, (name, group): (&JobName, &str), reason: &E
         EndReason::Shutdown => "shutdown",
     });
     seen.message = format!("{subject} is over: {reason}");
+}
+
+/// What is found out about a job that is slow, or stalls.
+fn progress(seen: &mut ControllerEvent, event: &JobEvent) {
+    match event {
+        JobEvent::Slowed { name, group, finding } => {
+            seen.concern(("job_slowed", "group_slowed"), name, group);
+            seen.reason = Some(finding.kind.name());
+            seen.message = format!("{} is slowed down: {finding}", subject(name, group));
+        }
+        JobEvent::Recovered { name, group, finding } => {
+            seen.concern(("job_recovered", "group_recovered"), name, group);
+            seen.reason = Some(finding.kind.name());
+            seen.message = format!("{} is no longer slowed down as it was: {finding}", subject(name, group));
+        }
+        JobEvent::Stalled { name, group, lasts, conclusion, .. } => {
+            seen.concern(("job_stalled", "group_stalled"), name, group);
+            let lasts = lasts.as_secs_f64();
+            seen.message =
+                format!("{} has had no result for {lasts:.1} s: {conclusion}", subject(name, group));
+        }
+        JobEvent::Continued { name, group, lasted, .. } => {
+            seen.concern(("job_continued", "group_continued"), name, group);
+            let lasted = lasted.as_secs_f64();
+            seen.message = format!("{} has results again, after {lasted:.1} s", subject(name, group));
+        }
+        _ => {}
+    }
 }
 
 /// A number with its noun.

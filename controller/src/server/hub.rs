@@ -178,6 +178,10 @@ impl Hub {
         match request {
             ControlRequest::Snapshot(scope, answer) => drop(answer.send(self.snapshot(scope))),
             ControlRequest::Job(name, answer) => drop(answer.send(self.coordinator.view_job(&name))),
+            ControlRequest::Explain(name, answer) => {
+                let now = self.now();
+                drop(answer.send(self.coordinator.explain(now, &name)));
+            }
             ControlRequest::Verify(proof, answer) => {
                 let _ = answer.send(self.coordinator.is_proven(&proof.tenant, proof.token.as_ref()));
             }

@@ -3,6 +3,7 @@
 
 use super::control::{Control, ControlRequest, EVENTS_MAX, REQUESTS_MAX, StoringFlag};
 use crate::command::{Command, CommandError, Proof};
+use crate::flight_record::FlightRecord;
 use crate::record::{JobName, RecordReader, StoredRecords};
 use crate::view::{ControllerEvent, JobView, Snapshot, SnapshotScope};
 use netfold_listener::{ListenerCounters, policy};
@@ -17,6 +18,11 @@ pub trait ControlStub: Send {
 
     /// One job, if there is such a one.
     fn job(&self, name: &JobName) -> Option<JobView>;
+
+    /// What is known of a job's stalls, the newest first; nothing if there is no such job.
+    fn explain(&self, name: &JobName) -> Option<Vec<FlightRecord>> {
+        self.job(name).map(|_| Vec::new())
+    }
 
     /// Whether a caller may act for a tenant.
     fn verify(&self, proof: &Proof) -> bool;
@@ -43,6 +49,7 @@ impl Control {
                 match request {
                     ControlRequest::Snapshot(scope, answer) => drop(answer.send(plane.snapshot(scope))),
                     ControlRequest::Job(name, answer) => drop(answer.send(plane.job(&name))),
+                    ControlRequest::Explain(name, answer) => drop(answer.send(plane.explain(&name))),
                     ControlRequest::Verify(proof, answer) => drop(answer.send(plane.verify(&proof))),
                     ControlRequest::Records(answer) => {
                         let records = plane.records();

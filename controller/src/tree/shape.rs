@@ -94,6 +94,27 @@ impl Shape {
         let levels = depths.iter().max().map_or(0, |deepest| deepest + 1);
         if levels > LEVELS_MAX { Err(TreeError::Levels(levels)) } else { Ok(depths) }
     }
+
+    /// What hangs at each switch: switches before workers, each in order. The place of a child is its bit in the switch's bitmaps.
+    pub(crate) fn below(&self) -> Vec<Vec<ChildRef>> {
+        let mut below = vec![Vec::new(); self.above.len()];
+        for (switch, above) in self.above.iter().enumerate() {
+            if let Some(above) = above {
+                below[*above].push(ChildRef::Switch(switch));
+            }
+        }
+        for (rank, leaf) in self.workers.iter().enumerate() {
+            below[*leaf].push(ChildRef::Worker(rank));
+        }
+        below
+    }
+}
+
+/// Something below a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChildRef {
+    Worker(usize),
+    Switch(usize),
 }
 
 /// Bits by which a switch shifts the sum of so many contributions, so that it fits a lane again: ceil(log2(children)).

@@ -1,7 +1,7 @@
 //! A switch that checks every call of the control plane and can be made to fail.
 
 use netfold_control::PathToken;
-use netfold_controller::driver::{DriverError, HeldEntity, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, HeldEntity, Limits, SlotState, SwitchDriver};
 use netfold_p4::allreduce::id;
 use netfold_p4::entry::{EntryError, FieldMatch, Replica, TableEntry};
 use netfold_p4::p4info;
@@ -20,6 +20,10 @@ pub(crate) struct Switch {
     pub(crate) entries: Vec<TableEntry>,
     /// Stored chunk of every (slot, set).
     pub(crate) chunks: Vec<[u32; 2]>,
+    /// From which children a (slot, set) has received its chunk; from none where there is no entry.
+    pub(crate) seen: BTreeMap<(u32, u8), u32>,
+    /// Slots that were read, without those of calls that failed.
+    pub(crate) slots_read: u32,
     /// Calls so far that change or ask something.
     pub(crate) calls: usize,
     /// Calls by number that fail.
@@ -166,6 +170,8 @@ impl Fake {
             groups: BTreeMap::new(),
             entries: Vec::new(),
             chunks: vec![[0; 2]; slots as usize],
+            seen: BTreeMap::new(),
+            slots_read: 0,
             calls: 0,
             failing: Box::new(|_| false),
             gate: None,
@@ -275,5 +281,18 @@ impl SwitchDriver for Fake {
             }
         }
         Ok(newest)
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let mut switch = self.call()?;
+        switch.slots_read += slots;
+        let sets = (first_slot..first_slot + slots).flat_map(|slot| [(slot, 0), (slot, 1)]);
+        let state = |(slot, set): (u32, u8)| SlotState {
+            slot,
+            set,
+            chunk: switch.chunks[slot as usize][usize::from(set)],
+            seen: switch.seen.get(&(slot, set)).copied().unwrap_or_default(),
+        };
+        Ok(sets.map(state).collect())
     }
 }

@@ -12,5 +12,6 @@ mod path;
 mod random;
 mod server;
 mod sharing;
+mod stalls;
 mod tls;
 mod traffic;

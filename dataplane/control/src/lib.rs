@@ -11,6 +11,7 @@ mod band;
 mod counters;
 mod path;
 mod port_protocol;
+mod stall;
 mod ticket;
 
 use std::net::IpAddr;
@@ -22,6 +23,7 @@ pub use crate::band::{Band, BandError};
 pub use crate::counters::MemberCounters;
 pub use crate::path::{PathChallenge, PathToken};
 pub use crate::port_protocol::PortProtocol;
+pub use crate::stall::{RANK_EVENTS_MAX, RankEvent, RankEventKind, StallReport};
 pub use crate::ticket::ResumeTicket;
 pub use netfold_wire::{Mode, Numerics};
 
@@ -164,6 +166,9 @@ pub enum SessionRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         counters: Option<MemberCounters>,
     },
+    /// The worker has received no result for a while although packets are outstanding. Sent once for each stall, by members of jobs that run. For
+    /// those who look for the cause: a server ignores a report that is impossible, and the session goes on.
+    Stalled(StallReport),
     /// The path token that the worker has received from its switch: the proof that it receives packets at its address. The reply to
     /// [`SessionEvent::Path`].
     Path {

@@ -6,17 +6,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, QuotaQuery, Resume,
-    ResumeTicket, SessionEvent, SessionRequest,
+    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, QuotaQuery, RankEvent,
+    RankEventKind, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_controller::executor::{Executor, SwitchTask, TenantTask};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
 use netfold_controller::message::{Lines, decode, encode};
 use netfold_controller::policy::Sharing;
-use netfold_controller::record::{Change, Quota, StoredRecords, TenantRecord, TokenHash};
+use netfold_controller::record::{Change, JobName, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_wire::JobKeys;
 use rand::SeedableRng;
@@ -68,6 +68,31 @@ fn credentials(input: &mut Input<'_>) -> Option<Credentials> {
     let tenant = ["blue", "red", "red", "grey"][input.below(4)].into();
     let token = if input.below(8) == 0 { String::new() } else { TOKEN.into() };
     (input.below(16) > 0).then_some(Credentials { tenant, token })
+}
+
+/// Some of them are impossible.
+fn stall_report(input: &mut Input<'_>) -> StallReport {
+    let kinds = [RankEventKind::Submitted, RankEventKind::Sent, RankEventKind::Retransmitted];
+    let events = (0..input.below(30)).map(|_| RankEvent {
+        ago_ms: u64::from(input.word() >> (input.byte() % 32)),
+        kind: kinds[input.below(kinds.len())],
+        chunk: (input.below(2) == 0).then(|| input.word()),
+        operation: None,
+        count: None,
+    });
+    let mut events: Vec<RankEvent> = events.collect();
+    if input.below(4) > 0 {
+        events.sort_by_key(|event| std::cmp::Reverse(event.ago_ms));
+    }
+    StallReport {
+        silent_ms: u64::from(input.byte()) << (input.byte() % 56),
+        received_ms: (input.below(2) == 0).then(|| input.byte().into()),
+        outstanding: 1 + input.below(600) as u32,
+        class: input.byte() % 4,
+        chunk: input.word() >> (input.byte() % 32),
+        sends: input.byte().into(),
+        events,
+    }
 }
 
 /// A switch that refuses by the bits of a pattern.
@@ -219,13 +244,20 @@ impl Scene {
                 }
             }
             8 if input.below(8) == 0 => self.restart(),
+            9 => {
+                let tenant = ["", "red", "blue"][input.below(3)].into();
+                let name = JobName { tenant, job: ["a", "b", "c"][input.below(3)].into() };
+                for record in self.coordinator.explain(self.now, &name).unwrap_or_default() {
+                    assert!(!record.conclusion.is_empty() && record.chunks.len() <= 8, "{record:?}");
+                }
+            }
             _ => self.work(),
         }
     }
 
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
-        let request = match input.below(10) {
+        let request = match input.below(11) {
             8 => self.resume(input),
             9 => SessionRequest::Quota(QuotaQuery {
                 version: netfold_wire::VERSION,
@@ -252,6 +284,7 @@ impl Scene {
                 };
                 SessionRequest::Alive { counters: Some(counters) }
             }
+            10 => SessionRequest::Stalled(stall_report(input)),
             1 => SessionRequest::Leave {},
             2 => SessionRequest::Band {},
             3 => SessionRequest::Path { token: self.token(id, input) },
@@ -456,5 +489,16 @@ impl SwitchDriver for FaultyDriver {
 
     fn advance(&mut self, _first_slot: u32, _slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.call().map(|()| chunk.wrapping_add(self.pattern >> 8))
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let (pattern, sets) = (self.pattern, 2 * slots);
+        let state = |set: u32| SlotState {
+            slot: first_slot + set / 2,
+            set: (set % 2) as u8,
+            chunk: pattern.rotate_left(set),
+            seen: pattern.rotate_right(set) & 0xf,
+        };
+        self.call().map(|()| (0..sets).map(state).collect())
     }
 }

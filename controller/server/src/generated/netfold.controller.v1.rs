@@ -315,6 +315,153 @@ pub struct DescribeJobRequest {
     #[prost(message, optional, tag = "1")]
     pub name: ::core::option::Option<JobName>,
 }
+/// Asks for what is known of a job's stalls.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExplainJobRequest {
+    /// Its name.
+    #[prost(message, optional, tag = "1")]
+    pub name: ::core::option::Option<JobName>,
+}
+/// What is known of a job's stalls. A controller forgets it when it ends.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct JobExplanation {
+    /// The job's name.
+    #[prost(message, optional, tag = "1")]
+    pub name: ::core::option::Option<JobName>,
+    /// The newest first. None if the job has not stalled while this controller ran, or that is long ago.
+    #[prost(message, repeated, tag = "2")]
+    pub records: ::prost::alloc::vec::Vec<FlightRecord>,
+}
+/// What is known of a stall of a tree of a job: a time without any result, although packets are outstanding.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FlightRecord {
+    /// The job's group; empty for the job itself.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// Which of its trees.
+    #[prost(uint32, tag = "2")]
+    pub tree: u32,
+    /// Epoch of its place.
+    #[prost(uint32, tag = "3")]
+    pub epoch: u32,
+    /// Unix time of the last result before the stall, in milliseconds.
+    #[prost(uint64, tag = "4")]
+    pub began_ms: u64,
+    /// Unix time of what the record says, in milliseconds: of the end of the stall if it is over.
+    #[prost(uint64, tag = "5")]
+    pub as_of_ms: u64,
+    /// How the stall ended; empty while it lasts.
+    #[prost(string, tag = "6")]
+    pub ended: ::prost::alloc::string::String,
+    /// The chunks that lacked contributions when the slots of the switches were read, the oldest first.
+    #[prost(message, repeated, tag = "7")]
+    pub chunks: ::prost::alloc::vec::Vec<IncompleteChunk>,
+    /// Switches that could not be read.
+    #[prost(message, repeated, tag = "8")]
+    pub unread: ::prost::alloc::vec::Vec<UnreadSwitch>,
+    /// Ranks that have reported the stall or have not contributed, by rank.
+    #[prost(message, repeated, tag = "9")]
+    pub ranks: ::prost::alloc::vec::Vec<RankRecord>,
+    /// Ranks that have reported it and are left out here.
+    #[prost(uint32, tag = "10")]
+    pub ranks_more: u32,
+    /// The cause, as far as it is known.
+    #[prost(string, tag = "11")]
+    pub conclusion: ::prost::alloc::string::String,
+}
+/// A chunk that lacked contributions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IncompleteChunk {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub chunk: u32,
+    /// Its slot, counted from the job's first, and the slot's set.
+    #[prost(uint32, tag = "2")]
+    pub slot: u32,
+    /// The slot's set.
+    #[prost(uint32, tag = "3")]
+    pub set: u32,
+    /// Ranks that have not contributed, as far as their switches say.
+    #[prost(uint32, repeated, tag = "4")]
+    pub missing: ::prost::alloc::vec::Vec<u32>,
+    /// Others that have not.
+    #[prost(uint32, tag = "5")]
+    pub missing_more: u32,
+    /// Switches that have the contributions of all below them, and whose parents lack their sum.
+    #[prost(string, repeated, tag = "6")]
+    pub sums_missing: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Switches whose sums are missing, and which were not read.
+    #[prost(string, repeated, tag = "7")]
+    pub unread: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// A switch whose slots could not be read.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnreadSwitch {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub switch: ::prost::alloc::string::String,
+    /// Why.
+    #[prost(string, tag = "2")]
+    pub reason: ::prost::alloc::string::String,
+}
+/// A rank in a flight record.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RankRecord {
+    /// The rank.
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// `here`, `away` (its session broke and it may resume), `left` or `lost`.
+    #[prost(string, tag = "2")]
+    pub state: ::prost::alloc::string::String,
+    /// How long nothing was received over its session, in milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub silent_ms: u64,
+    /// What it has reported of the stall; not set if it has reported none.
+    #[prost(message, optional, tag = "4")]
+    pub report: ::core::option::Option<RankReport>,
+}
+/// What a rank has reported of a stall. Times are Unix times in milliseconds, by the controller's clock less the rank's own intervals.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RankReport {
+    /// When the report was received.
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    /// When the rank's last packet came from its switch; not set if none has.
+    #[prost(uint64, optional, tag = "2")]
+    pub received_at_ms: ::core::option::Option<u64>,
+    /// Chunks that it had outstanding.
+    #[prost(uint32, tag = "3")]
+    pub outstanding: u32,
+    /// The first of them.
+    #[prost(uint32, tag = "4")]
+    pub chunk: u32,
+    /// How often it has sent that one.
+    #[prost(uint32, tag = "5")]
+    pub sends: u32,
+    /// Its last events, the oldest first.
+    #[prost(message, repeated, tag = "6")]
+    pub events: ::prost::alloc::vec::Vec<RankEvent>,
+}
+/// Something that happened at a rank.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RankEvent {
+    /// When.
+    #[prost(uint64, tag = "1")]
+    pub at_ms: u64,
+    /// What: `submitted`, `finished` (an operation), `sent`, `resent` (the first outstanding chunk, for the first and the last time), `result` (the
+    /// last one), `retransmitted` (packets), `session_broke`, `session_resumed`, `switch_lost`, `rejoined`, or `other`. More may be added.
+    #[prost(string, tag = "2")]
+    pub kind: ::prost::alloc::string::String,
+    /// The chunk, if it is about one.
+    #[prost(uint32, optional, tag = "3")]
+    pub chunk: ::core::option::Option<u32>,
+    /// The operation, if it is about one: all ranks count the same.
+    #[prost(uint64, optional, tag = "4")]
+    pub operation: ::core::option::Option<u64>,
+    /// How many packets.
+    #[prost(uint32, optional, tag = "5")]
+    pub count: ::core::option::Option<u32>,
+}
 /// Asks for events.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchRequest {
@@ -927,6 +1074,28 @@ pub mod jobs_client {
                 .insert(GrpcMethod::new("netfold.controller.v1.Jobs", "Describe"));
             self.inner.unary(req, path, codec).await
         }
+        /// What is known of a job's stalls and of those of its groups, also if the job has ended.
+        pub async fn explain(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExplainJobRequest>,
+        ) -> std::result::Result<tonic::Response<super::JobExplanation>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/netfold.controller.v1.Jobs/Explain",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("netfold.controller.v1.Jobs", "Explain"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Events from now on, each with the job's state at that time. The stream of a client that reads too slowly ends with DATA_LOSS:
         /// the client then describes the job and watches again.
         pub async fn watch(
@@ -1033,6 +1202,11 @@ pub mod jobs_server {
             &self,
             request: tonic::Request<super::DescribeJobRequest>,
         ) -> std::result::Result<tonic::Response<super::Job>, tonic::Status>;
+        /// What is known of a job's stalls and of those of its groups, also if the job has ended.
+        async fn explain(
+            &self,
+            request: tonic::Request<super::ExplainJobRequest>,
+        ) -> std::result::Result<tonic::Response<super::JobExplanation>, tonic::Status>;
         /// Server streaming response type for the Watch method.
         type WatchStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::WatchResponse, tonic::Status>,
@@ -1250,6 +1424,49 @@ pub mod jobs_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DescribeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/netfold.controller.v1.Jobs/Explain" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExplainSvc<T: Jobs>(pub Arc<T>);
+                    impl<T: Jobs> tonic::server::UnaryService<super::ExplainJobRequest>
+                    for ExplainSvc<T> {
+                        type Response = super::JobExplanation;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExplainJobRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Jobs>::explain(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExplainSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

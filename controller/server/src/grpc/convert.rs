@@ -92,7 +92,7 @@ fn quota_message(quota: Quota) -> v1::Quota {
     v1::Quota { slots: limit(quota.slots), jobs: limit(quota.jobs), workers: limit(quota.workers) }
 }
 
-fn name_message(name: JobName) -> v1::JobName {
+pub(super) fn name_message(name: JobName) -> v1::JobName {
     v1::JobName { tenant: name.tenant, job: name.job }
 }
 

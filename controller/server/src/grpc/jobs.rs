@@ -15,7 +15,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
-use super::{WATCHERS_MAX, convert};
+use super::{WATCHERS_MAX, convert, flight_record};
 use crate::access::{Authorizer, Visibility};
 use crate::refusal::{IntoStatus as _, Reason, invalid, not_found, refuse};
 
@@ -84,6 +84,18 @@ impl v1::jobs_server::Jobs for Jobs {
         let name = convert::name(request.name)?;
         self.authorizer.see(&metadata, Some(&name.tenant)).await?;
         self.described(name).await.map(Response::new)
+    }
+
+    async fn explain(
+        &self,
+        request: Request<v1::ExplainJobRequest>,
+    ) -> Result<Response<v1::JobExplanation>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let name = convert::name(request.name)?;
+        self.authorizer.see(&metadata, Some(&name.tenant)).await?;
+        let records = self.control.explain(name.clone()).await.map_err(|error| error.into_status())?;
+        let records = records.ok_or_else(|| not_found("job", name.to_string()))?;
+        Ok(Response::new(flight_record::explanation(name, records)))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;

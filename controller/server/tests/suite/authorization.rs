@@ -37,8 +37,10 @@ fn each_token_permits_its_own_calls() {
         let channel = channel(&served).await;
         let mut jobs = JobsClient::new(channel.clone());
         let describe = || v1::DescribeJobRequest { name: name("red", "train") };
+        let explain = || v1::ExplainJobRequest { name: name("red", "train") };
         for token in [ADMIN, READER, RED] {
             jobs.describe(with(token, describe())).await.unwrap();
+            jobs.explain(with(token, explain())).await.unwrap();
         }
         for (token, code, why) in [
             ("", Code::Unauthenticated, "TOKEN_MISSING"),
@@ -46,6 +48,8 @@ fn each_token_permits_its_own_calls() {
             (BLUE, Code::PermissionDenied, "TOKEN_REFUSED"),
         ] {
             let refused = jobs.describe(with(token, describe())).await.unwrap_err();
+            assert_eq!((refused.code(), reason(&refused).as_str()), (code, why));
+            let refused = jobs.explain(with(token, explain())).await.unwrap_err();
             assert_eq!((refused.code(), reason(&refused).as_str()), (code, why));
         }
         // A missing tenant is indistinguishable from another's.

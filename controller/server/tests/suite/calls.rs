@@ -41,6 +41,31 @@ fn spec(world: u32, slots: u32) -> Option<v1::JobSpec> {
 }
 
 #[test]
+fn stalls_of_jobs_are_explained() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut jobs = JobsClient::new(channel(&served).await);
+        let request = v1::ExplainJobRequest { name: name("red", "train") };
+        let explained = jobs.explain(request).await.unwrap().into_inner();
+        assert_eq!(explained.name, name("red", "train"));
+        let record = &explained.records[0];
+        assert_eq!((record.as_of_ms - record.began_ms, record.ended.as_str()), (2500, ""));
+        assert_eq!(record.conclusion, "rank 3 has not contributed");
+        let chunk = &record.chunks[0];
+        assert_eq!((chunk.chunk, chunk.slot, &chunk.missing[..]), (1034, 10, &[3][..]));
+        assert_eq!((chunk.sums_missing[0].as_str(), record.unread[0].switch.as_str()), ("leaf1", "leaf2"));
+        let report = record.ranks[0].report.as_ref().unwrap();
+        assert_eq!((report.received_at_ms, report.sends, report.outstanding), (None, 4, 64));
+        assert_eq!((report.events[0].kind.as_str(), report.events[0].chunk), ("sent", Some(1034)));
+        assert_eq!((record.ranks[1].state.as_str(), record.ranks[1].report.is_none()), ("away", true));
+
+        let request = v1::ExplainJobRequest { name: name("red", "absent") };
+        let unknown = jobs.explain(request).await.unwrap_err();
+        assert_eq!((unknown.code(), reason(&unknown).as_str()), (Code::NotFound, "NOT_FOUND"));
+    });
+}
+
+#[test]
 fn jobs_are_declared_described_ended_and_forgotten() {
     let served = Served::open(Plane::populated());
     run(async {

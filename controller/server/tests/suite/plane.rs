@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use netfold_control::{Band, MemberCounters, Mode, Numerics};
+use netfold_control::{Band, MemberCounters, Mode, Numerics, RankEvent, RankEventKind};
 use netfold_controller::command::{Command, CommandError, Proof};
+use netfold_controller::flight_record::{FlightRecord, IncompleteChunk, RankRecord, RankReport};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
     AccessView, ControllerEvent, Finding, FindingKind, JobView, LinkTraffic, LinkView, MemberView, PlaceView,
-    RangeView, Snapshot, SwitchView, TenantView, TrafficView, TreeView,
+    RangeView, Snapshot, StallReportCounters, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -255,6 +256,7 @@ impl ControlStub for Plane {
         };
         Snapshot {
             taken_ms: CHANGED_S * 1000,
+            stall_reports: StallReportCounters { taken: 3, limited: 2, ignored: 1 },
             tenants: self
                 .tenants
                 .values()
@@ -289,6 +291,10 @@ impl ControlStub for Plane {
 
     fn job(&self, name: &JobName) -> Option<JobView> {
         self.jobs.get(name).cloned()
+    }
+
+    fn explain(&self, name: &JobName) -> Option<Vec<FlightRecord>> {
+        self.job(name).map(|job| if job.name.job == "train" { vec![flight_record()] } else { Vec::new() })
     }
 
     fn verify(&self, proof: &Proof) -> bool {
@@ -403,5 +409,46 @@ impl Served {
 
     pub(crate) fn grpc(&self) -> String {
         format!("http://{}", self.front.grpc())
+    }
+}
+
+/// Of a job that waits for rank 3.
+fn flight_record() -> FlightRecord {
+    let event = |kind, chunk| RankEvent { ago_ms: 0, kind, chunk, operation: None, count: None };
+    FlightRecord {
+        group: String::new(),
+        tree: 0,
+        epoch: 7,
+        began_ms: CHANGED_S * 1000,
+        as_of_ms: CHANGED_S * 1000 + 2500,
+        ended: None,
+        chunks: vec![IncompleteChunk {
+            chunk: 1034,
+            slot: 10,
+            set: 0,
+            missing: vec![3],
+            missing_more: 0,
+            sums_missing: vec!["leaf1".into()],
+            unread: Vec::new(),
+        }],
+        unread: vec![("leaf2".into(), "it does not answer".into())],
+        ranks: vec![
+            RankRecord {
+                rank: 0,
+                state: "here",
+                silent_ms: 200,
+                report: Some(RankReport {
+                    at_ms: CHANGED_S * 1000 + 1500,
+                    received_at_ms: None,
+                    outstanding: 64,
+                    chunk: 1034,
+                    sends: 4,
+                    events: vec![(CHANGED_S * 1000, event(RankEventKind::Sent, Some(1034)))],
+                }),
+            },
+            RankRecord { rank: 3, state: "away", silent_ms: 2500, report: None },
+        ],
+        ranks_more: 0,
+        conclusion: "rank 3 has not contributed".into(),
     }
 }

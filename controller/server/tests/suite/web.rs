@@ -88,6 +88,7 @@ fn a_scrape_has_the_documented_metrics_and_no_others() {
         "netfold_refusals_total{reason=\"quota\"} 1",
         "netfold_jobs_ended_total{reason=\"stopped\"} 1",
         "netfold_sessions{} 8",
+        "netfold_stall_reports_total{outcome=\"limited\"} 2",
     ] {
         assert!(scrape.lines().any(|shown| shown == line), "no '{line}' in\n{scrape}");
     }
