@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::failover;
+use crate::flight::FlightRecorder;
 use crate::join::apply_dscp;
 use crate::lower::SwitchOperation;
 use crate::mailbox::{Command, Mailbox};
@@ -24,6 +25,7 @@ use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
+use netfold_control::RankEventKind;
 use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
 use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
@@ -92,6 +94,8 @@ pub(crate) struct Engine {
     post_at: Instant,
     /// An operation has finished since it published them.
     unposted: bool,
+    /// What happened last, for a report if the job stalls.
+    flight: FlightRecorder,
     /// Counters of workers whose attachments are lost.
     earlier: Stats,
     /// What a caller that turned the engine failed of.
@@ -229,6 +233,7 @@ impl Engine {
             clock,
             post_at: Instant::ZERO,
             unposted: false,
+            flight: FlightRecorder::new(),
             earlier: Stats::default(),
             failure: None,
             busy_poll,
@@ -311,7 +316,11 @@ impl Engine {
         let now = self.clock.now();
         self.check_liveness(now, received > 0)?;
         if now >= self.post_at {
-            self.events.post_counters(self.streams.counters());
+            let counters = self.streams.counters();
+            self.events.post_counters(counters);
+            if let Some(report) = self.flight.watch(now, &self.streams, &counters) {
+                self.events.post_stall(report);
+            }
             (self.post_at, self.unposted) = (now + POST_INTERVAL, false);
         }
         if received > 0 {
@@ -333,7 +342,7 @@ impl Engine {
             self.update_segmentation();
         }
         let sent = self.transmit(now)?;
-        self.events()?;
+        self.events(now)?;
         self.check_departed()?;
         if self.stop_when_idle && self.streams.len() == 0 && !self.backlog {
             return Err(Error::Closed);
@@ -410,9 +419,13 @@ impl Engine {
     /// Takes operations and commands from the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
         let order = self.mailbox.collect(self.streams.capacity(), &mut self.inbox, self.events.failure());
-        if let Some(band) = self.events.take_band() {
+        let (band, session) = self.events.take_changes();
+        if let Some(band) = band {
             self.streams.set_band(band);
             apply_dscp(&mut *self.io, &band);
+        }
+        if let Some(change) = session {
+            self.flight.note(self.clock.now(), change, None);
         }
         // The rest waits until an operation finishes.
         self.backlog = false;
@@ -428,10 +441,17 @@ impl Engine {
             (Command::End(Error::PeerLost { .. }), Some((rank, ..))) => return Err(departed_error(rank)),
             (Command::End(error), _) => return Err(error),
         }
-        for operation in self.inbox.drain(..) {
-            self.streams.submit(operation);
-        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.drain(..).for_each(|operation| self.submit(operation));
+        // It keeps its memory.
+        self.inbox = inbox;
         Ok(())
+    }
+
+    fn submit(&mut self, operation: SwitchOperation) {
+        let number = self.streams.next_number();
+        self.flight.note(self.clock.now(), RankEventKind::Submitted, Some(number));
+        self.streams.submit(operation);
     }
 
     /// Packs and sends until nothing is due or the transport pushes back; whether anything was sent.
@@ -472,11 +492,12 @@ impl Engine {
         all
     }
 
-    fn events(&mut self) -> Result<(), Error> {
+    fn events(&mut self, now: Instant) -> Result<(), Error> {
         while let Some(done) = self.streams.poll_done()? {
             self.post_stats();
             self.update_segmentation();
-            self.streams.finish(done);
+            let number = self.streams.finish(done);
+            self.flight.note(now, RankEventKind::Finished, number);
             self.unposted = true;
             self.backlog = true; // there is capacity now; one check of the mailbox for each operation
         }

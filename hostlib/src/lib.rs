@@ -64,6 +64,7 @@ mod error;
 mod fabric;
 mod failover;
 mod feedback;
+mod flight;
 mod group_key;
 mod host;
 mod join;

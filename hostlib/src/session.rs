@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_control::{
-    Admission, HEARTBEAT_MS, Join, MemberCounters, QuotaQuery, Refusal, SessionEvent, SessionRequest,
+    Admission, HEARTBEAT_MS, Join, MemberCounters, QuotaQuery, RankEventKind, Refusal, SessionEvent,
+    SessionRequest,
 };
 use netfold_proto::Instant;
 use netfold_proto::session::{
@@ -275,6 +276,10 @@ impl Runner<'_> {
                 let cpu_wait_us = micros(processor::waiting_time());
                 let counters = MemberCounters { cpu_wait_us, ..self.events.counters() };
                 self.send(&SessionRequest::Alive { counters: Some(counters) });
+                // After the counters, by which the control port detects that the stall is over.
+                if let Some(report) = self.events.take_stall() {
+                    self.send(&SessionRequest::Stalled(report));
+                }
             }
             SessionAction::Send(request) => self.send(&request),
             SessionAction::Connect { timeout } => self.connect(timeout),
@@ -288,12 +293,14 @@ impl Runner<'_> {
                     "rank {rank}: the control session of job {job} broke ({reason}); packets continue, and it is resumed within {grace:?}"
                 );
                 self.counters.count_break();
+                self.events.note_session(RankEventKind::SessionBroke);
             }
             SessionAction::Resumed { away } => {
                 if let Some(opened) = self.opened.take() {
                     self.session.control.attach(opened);
                 }
                 self.counters.count_resumption();
+                self.events.note_session(RankEventKind::SessionResumed);
                 log::info!("rank {rank}: the control session of job {job} is resumed after {away:?}");
                 if self.end_mode == Some(EndMode::Leave) {
                     self.machine.leave(self.now(), self.session.control.leave_sent());

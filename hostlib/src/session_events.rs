@@ -1,12 +1,14 @@
 //! What a control session and its engine tell each other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use netfold_control::{Band, MemberCounters};
+use netfold_control::{Band, MemberCounters, RankEventKind, StallReport};
 
 use crate::error::Error;
 use crate::lower::SwitchOperation;
 use crate::mailbox::Mailbox;
+use crate::report::millis;
 
 /// The board between a session's thread and an engine. A session has one of its own, so that what is said of an attachment to a switch
 /// that is given up does not touch the next one.
@@ -18,6 +20,8 @@ struct Shared {
     pending: Mutex<PendingEvents>,
     /// The engine's counters.
     counters: Mutex<MemberCounters>,
+    /// The engine's report of a stall that the session's thread has not sent, and when it was made.
+    stall: Mutex<Option<(Instant, StallReport)>>,
     /// Notified of every event.
     engine: Arc<Mailbox<SwitchOperation>>,
 }
@@ -28,11 +32,18 @@ struct PendingEvents {
     left: Option<u16>,
     /// Received, and not yet taken.
     band: Option<Band>,
+    /// That the session broke or was resumed, the last change.
+    session: Option<RankEventKind>,
 }
 
 impl SessionEvents {
     pub(crate) fn new(engine: Arc<Mailbox<SwitchOperation>>) -> Self {
-        Self(Arc::new(Shared { pending: Mutex::default(), counters: Mutex::default(), engine }))
+        Self(Arc::new(Shared {
+            pending: Mutex::default(),
+            counters: Mutex::default(),
+            stall: Mutex::default(),
+            engine,
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingEvents> {
@@ -57,9 +68,27 @@ impl SessionEvents {
         self.0.engine.notify();
     }
 
-    /// Takes the classes of packets that were received last.
-    pub(crate) fn take_band(&self) -> Option<Band> {
-        self.lock().band.take()
+    /// Records that the session broke, or was resumed.
+    pub(crate) fn note_session(&self, change: RankEventKind) {
+        self.lock().session = Some(change);
+        self.0.engine.notify();
+    }
+
+    /// Takes the classes of packets that were received last, and the last change of the session.
+    pub(crate) fn take_changes(&self) -> (Option<Band>, Option<RankEventKind>) {
+        let mut pending = self.lock();
+        (pending.band.take(), pending.session.take())
+    }
+
+    /// Engine: has the session's thread send a report of a stall.
+    pub(crate) fn post_stall(&self, report: StallReport) {
+        *self.0.stall.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), report));
+    }
+
+    /// The report that is to be sent now, if there is one.
+    pub(crate) fn take_stall(&self) -> Option<StallReport> {
+        let (at, report) = self.0.stall.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(report.delayed(millis(at.elapsed())))
     }
 
     /// Engine: publishes its counters at this attachment.

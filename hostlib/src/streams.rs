@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use netfold_control::{Band, MemberCounters};
 use netfold_proto::{
-    Instant, OpId, OpSpec, SlotShare, SubmitError, Worker, WorkerConfig, WorkerEvent, WorkerStats,
+    Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker, WorkerConfig, WorkerEvent,
+    WorkerStats,
 };
 use netfold_wire::Packet;
 
@@ -142,6 +143,33 @@ impl Streams {
     /// Results taken.
     pub(crate) fn results(&self) -> u64 {
         self.all.iter().map(|stream| stream.worker.stats().results).sum()
+    }
+
+    /// Number of the next operation, over all classes: the same on all ranks.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// When a result was last taken, or the first chunk sent after nothing was outstanding, in any class.
+    pub(crate) fn progress_at(&self) -> Instant {
+        self.all.iter().map(|stream| stream.worker.progress_at()).max().unwrap_or(Instant::ZERO)
+    }
+
+    /// When a packet was last received, whatever it was.
+    pub(crate) fn received_at(&self) -> Option<Instant> {
+        self.all.iter().filter_map(|stream| stream.worker.received_at()).max()
+    }
+
+    /// When a result was last taken, and the number of its chunk.
+    pub(crate) fn last_result(&self) -> Option<(Instant, u32)> {
+        let last = |stream: &Stream| Some((stream.worker.progress_at(), stream.worker.last_result()?));
+        self.all.iter().filter_map(last).max()
+    }
+
+    /// Of the classes that lack results the one that waits longest, and its first chunk that is outstanding.
+    pub(crate) fn oldest_outstanding(&self) -> Option<(u8, OutstandingChunk)> {
+        let oldest = |(class, stream): (u8, &Stream)| Some((class, stream.worker.oldest_outstanding()?));
+        (0..).zip(&self.all).filter_map(oldest).min_by_key(|(_, oldest)| oldest.first_sent_at)
     }
 
     /// Ends a batch: packets sent next do not count as sent together with earlier ones.
@@ -285,11 +313,12 @@ impl Streams {
         Ok(None)
     }
 
-    /// Gives the operation's tensor back.
-    pub(crate) fn finish(&mut self, FinishedOp { class, op }: FinishedOp) {
+    /// Gives the operation's tensor back; its number.
+    pub(crate) fn finish(&mut self, FinishedOp { class, op }: FinishedOp) -> Option<u64> {
         let stream = &mut self.all[class];
-        stream.order.pop_front();
+        let number = stream.order.pop_front();
         stream.tensors.finish(op);
+        number
     }
 
     /// Agrees with all ranks what is done, and finishes without the switch every operation that has begun on any of them, in order of

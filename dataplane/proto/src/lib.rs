@@ -48,4 +48,4 @@ pub use prediction::PREDICTED_CHUNKS_MAX;
 pub use sharing::{Parts, Sharing};
 pub use stats::{Ignored, Waits, WorkerStats};
 pub use time::Instant;
-pub use worker::{Codec, CodedChunk, Contributors, Handled, Worker, WorkerEvent};
+pub use worker::{Codec, CodedChunk, Contributors, Handled, OutstandingChunk, Worker, WorkerEvent};

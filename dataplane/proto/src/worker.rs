@@ -13,6 +13,7 @@ use core::time::Duration;
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 use closing::Proof;
+pub use progress::OutstandingChunk;
 
 use crate::congestion::{CongestionControl, Gate, congestion_control};
 use crate::descriptors::Descriptors;
@@ -172,6 +173,8 @@ pub struct Worker {
     progress_at: Instant,
     /// When a packet of this job was last received.
     received_at: Option<Instant>,
+    /// The chunk whose result was last taken.
+    last_result: Option<u32>,
     /// When a packet was last handed out.
     handed_out_at: Option<Instant>,
     /// The earliest operation found to differ between ranks, held back until every operation before it is known to be
@@ -214,6 +217,7 @@ impl Worker {
             proof: Proof::starting_at(position),
             progress_at: Instant::ZERO,
             received_at: None,
+            last_result: None,
             handed_out_at: None,
             mismatch: None,
             aborted: None,

@@ -192,7 +192,7 @@ impl Drive for Engine {
             return Some(operation);
         }
         self.mailbox.set_busy();
-        self.streams.submit(operation);
+        self.submit(operation);
         let turned = self.turn_until(&completion);
         self.failure = turned.and_then(|()| if self.backlog { self.collect() } else { Ok(()) }).err();
         None

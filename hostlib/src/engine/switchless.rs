@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use netfold_control::RankEventKind;
 use netfold_proto::{Instant, LivenessMonitor};
 
 use super::{Engine, IDLE_WAIT, Segmentation, TxBurst};
@@ -35,6 +36,7 @@ impl Engine {
         let rank = self.streams.config().rank;
         log::warn!("rank {rank}: continuing without the switch of tree {}: {cause}", self.tree.index);
         self.tree.counters.count_loss();
+        self.flight.note(self.clock.now(), RankEventKind::SwitchLost, None);
         self.mailbox.set_busy();
         let may_be_away = !self.tree.grace.is_zero();
         if let Some(control) = &self.control
@@ -51,7 +53,7 @@ impl Engine {
             Ok(new) => {
                 self.resume_on(new);
                 // What was next is the first operation there.
-                state.waiting.into_iter().for_each(|operation| self.streams.submit(operation));
+                state.waiting.into_iter().for_each(|operation| self.submit(operation));
                 Ok(())
             }
             Err(error) => {
@@ -158,6 +160,7 @@ impl Engine {
         self.earlier.add(&Stats { worker, io, ..Stats::default() });
         self.path.set_attached(attachment.describe(self.tree.index), attachment.control);
         self.tree.counters.count_return();
+        self.flight.reattached(self.clock.now());
         self.tree.grace = attachment.grace();
         self.tree.last.set(control.clone(), self.tree.grace);
         let mut streams = attachment.streams;

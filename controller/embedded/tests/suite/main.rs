@@ -11,6 +11,7 @@ mod paths;
 mod payloads;
 mod reductions;
 mod reflection;
+mod stalls;
 mod start;
 mod threads;
 

@@ -277,6 +277,7 @@ impl Worker {
 
     fn note_result(&mut self, now: Instant, index: u16, repr: &Repr, len: usize) {
         self.progress_at = now;
+        self.last_result = Some(repr.chunk);
         self.stats.results += 1;
         self.stats.result_bytes += len as u64;
         self.stats.congested += u64::from(self.marked || repr.flags.contains(Flags::CONGESTION));

@@ -230,7 +230,10 @@ fn a_stream_behind_other_streams_is_not_stalled() {
     let mut tensors = Tensors::new(0, 2);
     worker.submit(integers(3)).unwrap();
     let mut buffer = [0; header::LEN + 4 * rig::LANE_WORDS];
+    assert_eq!(worker.oldest_outstanding(), None);
     while worker.poll_transmit(Instant::ZERO, &mut buffer, &mut tensors).is_some() {}
+    let oldest = worker.oldest_outstanding().map(|oldest| (oldest.chunk, oldest.sends));
+    assert_eq!((oldest, worker.last_result(), worker.received_at()), (Some((0, 1)), None, None));
     let stall = worker.config().stall_timeout;
     worker.note_progress(Instant::ZERO + stall / 2);
     worker.handle_timeout(Instant::ZERO + stall);
