@@ -38,6 +38,10 @@ pub(crate) enum Event {
     JobSlowed { job: String, kind: String, rank: Option<u16>, amount: f64, text: String },
     /// It is over.
     JobRecovered { job: String, kind: String, rank: Option<u16> },
+    /// A job has had no result for a while; `text` says why, as far as it is known, and `ranks` have not contributed to `chunk`.
+    JobStalled { job: String, tree: u8, seconds: f64, chunk: Option<u32>, ranks: Vec<u16>, text: String },
+    /// It has results again, after so many seconds.
+    JobContinued { job: String, tree: u8, seconds: f64 },
     /// A switch refused a worker, or a job failed to start.
     Refused { who: String, reason: String, message: String },
     /// A switch's counters since its start.

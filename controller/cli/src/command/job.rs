@@ -1,5 +1,7 @@
 //! `netfold job`: the jobs on the switches.
 
+mod explain;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -28,6 +30,7 @@ Examples:
   netfold job list                              all jobs of all tenants
   netfold job list --tenant red --state running
   netfold job describe red/train                its trees, slots and workers
+  netfold job explain red/train                 why it stalls, or has stalled
   netfold job declare red/train --world 8 --mode bfp16
   netfold job declare red/train --world 8 --work 1600 --compute-us 200000 --bytes 400MiB
   netfold job watch --tenant red                events, until Ctrl-C
@@ -59,6 +62,14 @@ enum Action {
     /// Show one job: trees, slots and workers.
     #[command(after_help = EXAMPLES)]
     Describe {
+        /// The job, as in tenant/job.
+        job: String,
+        #[command(flatten)]
+        options: ControllerOptions,
+    },
+    /// Explain why a job stalls, or has stalled: who has not contributed, and what each rank did last.
+    #[command(after_help = EXAMPLES)]
+    Explain {
         /// The job, as in tenant/job.
         job: String,
         #[command(flatten)]
@@ -160,6 +171,7 @@ impl JobCommand {
                 let client = options.connect()?;
                 describe(output, &client.wait(client.jobs().describe(v1::DescribeJobRequest { name }))?)
             }
+            Action::Explain { job, options } => explain::run(output, &job, &options),
             Action::Declare {
                 job,
                 world,

@@ -6,6 +6,7 @@ mod egress;
 mod kernel;
 mod p4runtime;
 mod remote;
+mod stalled;
 
 use std::error::Error;
 use std::fs::File;
@@ -48,6 +49,7 @@ use dataplane::{Dataplane, Runner};
 use egress::EgressOptions;
 use kernel::KernelSwitch;
 use p4runtime::P4RuntimeOptions;
+use stalled::show_stalled;
 
 /// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -625,6 +627,7 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
             output.line(format_args!("{}: ended, {reason}", subject(name, group)))
         }
         JobEvent::Slowed { .. } | JobEvent::Recovered { .. } => show_slowed(output, event),
+        JobEvent::Stalled { .. } | JobEvent::Continued { .. } => show_stalled(output, event),
         JobEvent::NotStarted { name, group, reason, message } if group.is_empty() => {
             refused(output, &name.to_string(), *reason, message)
         }

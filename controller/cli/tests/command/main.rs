@@ -28,6 +28,7 @@ mod process;
 mod raw;
 mod shared_switch;
 mod sharing;
+mod stalls;
 mod standby;
 mod star;
 mod statements;
