@@ -31,7 +31,7 @@ use netfold_proto::session::{
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::processor;
-use crate::report::{ControlCounters, micros};
+use crate::report::{ControlCounters, micros, millis};
 use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
@@ -277,8 +277,8 @@ impl Runner<'_> {
                 let counters = MemberCounters { cpu_wait_us, ..self.events.counters() };
                 self.send(&SessionRequest::Alive { counters: Some(counters) });
                 // After the counters, by which the control port detects that the stall is over.
-                if let Some(report) = self.events.take_stall() {
-                    self.send(&SessionRequest::Stalled(report));
+                if let Some((age, report)) = self.events.take_stall() {
+                    self.send(&SessionRequest::Stalled(report.delayed(millis(age))));
                 }
             }
             SessionAction::Send(request) => self.send(&request),

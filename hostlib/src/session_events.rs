@@ -1,14 +1,13 @@
 //! What a control session and its engine tell each other.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netfold_control::{Band, MemberCounters, RankEventKind, StallReport};
 
 use crate::error::Error;
 use crate::lower::SwitchOperation;
 use crate::mailbox::Mailbox;
-use crate::report::millis;
 
 /// The board between a session's thread and an engine. A session has one of its own, so that what is said of an attachment to a switch
 /// that is given up does not touch the next one.
@@ -85,10 +84,10 @@ impl SessionEvents {
         *self.0.stall.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), report));
     }
 
-    /// The report that is to be sent now, if there is one.
-    pub(crate) fn take_stall(&self) -> Option<StallReport> {
+    /// The report that is to be sent now, if there is one, and how long ago it was made.
+    pub(crate) fn take_stall(&self) -> Option<(Duration, StallReport)> {
         let (at, report) = self.0.stall.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(report.delayed(millis(at.elapsed())))
+        Some((at.elapsed(), report))
     }
 
     /// Engine: publishes its counters at this attachment.

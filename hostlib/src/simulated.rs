@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use netfold_collectives::reduce;
-use netfold_control::{Admission, Band, MemberCounters};
+use netfold_control::{Admission, Band, MemberCounters, StallReport};
 use netfold_io::PacketIo;
 use netfold_proto::Tolerance;
 use netfold_proto::session::SessionFailure;
@@ -131,6 +131,11 @@ impl Events {
     /// The job has other classes of packets.
     pub fn note_band(&self, band: Band) {
         self.events.note_band(band);
+    }
+
+    /// The engine's report of a stall, if it is to be sent now. Its times are those of the simulation's clock when it was made.
+    pub fn stall(&self) -> Option<StallReport> {
+        self.events.take_stall().map(|(_, report)| report)
     }
 
     /// The engine's counters.

@@ -397,7 +397,11 @@ impl World {
         let sent = match action {
             SessionAction::Heartbeat => {
                 let counters = Some(member.events.counters());
-                conn.is_some_and(|conn| self.say(conn, &SessionRequest::Alive { counters }))
+                let stall = member.events.stall();
+                conn.is_some_and(|conn| {
+                    self.say(conn, &SessionRequest::Alive { counters })
+                        && stall.is_none_or(|report| self.say(conn, &SessionRequest::Stalled(report)))
+                })
             }
             SessionAction::Send(request) => conn.is_some_and(|conn| self.say(conn, &request)),
             SessionAction::Connect { .. } => {
