@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use netfold_controller::driver::{DriverError, Limits, SwitchDriver};
+use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 use netfold_p4::allreduce::{Address, controller_entry};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::interpret::Send;
@@ -21,7 +21,7 @@ use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Out
 use netfold_wire::{Kind, UDP_PORT};
 use netfold_xdp::{Datapath, XdpError};
 
-use crate::p4runtime::{Bound, ControlPort, Desired, PeerPorts, PortError, advance, port_error};
+use crate::p4runtime::{Bound, ControlPort, Desired, PeerPorts, PortError, advance, port_error, read_slots};
 pub use neighbours::Neighbours;
 
 /// The port by which packets of the control plane arrive. Its interface has no program: they are test runs.
@@ -203,6 +203,13 @@ impl SwitchDriver for XdpDriver {
         end.ok_or(EntryError::Param(0))?;
         self.nonce = self.nonce.wrapping_add(1);
         advance(&mut self.control, self.nonce, first_slot, slots, chunk)
+    }
+
+    fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.profile.slots);
+        end.ok_or(EntryError::Param(0))?;
+        self.nonce = self.nonce.wrapping_add(1);
+        read_slots(&mut self.control, self.nonce, first_slot, slots)
     }
 }
 

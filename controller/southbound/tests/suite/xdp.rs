@@ -133,6 +133,10 @@ fn slots_advance_and_report_the_newest_chunk() {
     assert_eq!(driver.advance(0, 64, 5).expect("the kernel answers"), 5);
     assert_eq!(driver.advance(9, 1, 1000).expect("the kernel answers"), 1000);
     assert_eq!(driver.advance(8, 4, 6).expect("the kernel answers"), 1000, "that of slot 9");
+    let read = driver.read_slots(8, 2).expect("the kernel answers");
+    let read: Vec<_> = read.iter().map(|state| (state.slot, state.set, state.chunk)).collect();
+    assert_eq!(read, [(8, 0, 6), (8, 1, 6), (9, 0, 1000), (9, 1, 1000)]);
+    assert!(matches!(driver.read_slots(60, 5), Err(DriverError::Entry(EntryError::Param(_)))));
     assert_eq!(driver.advance(16, 4, 6).expect("the kernel answers"), 6);
     for (first, slots) in [(0, 65), (64, 1), (0, 0), (u32::MAX, 2)] {
         let refused = driver.advance(first, slots, 7);
