@@ -141,7 +141,7 @@ impl Drop for BpfFolder {
 
 #[test]
 fn a_pinned_program_completes_its_jobs_when_the_process_is_killed() {
-    const ITERATIONS: u32 = 300;
+    const ITERATIONS: u32 = 60;
     if !has_programs() {
         return;
     }

@@ -73,9 +73,10 @@ impl KernelSwitch {
         let (profile, program) = config.program()?;
         let ports = config.ports()?;
         let (address, mac) = config.address(&ports)?;
-        if let Some(folder) = config.pin.filter(|folder| folder.exists()) {
+        let has_files = |folder: &&Path| folder.read_dir().is_ok_and(|mut files| files.next().is_some());
+        if let Some(folder) = config.pin.filter(has_files) {
             return Err(CliError::Usage(format!(
-                "--pin {0} exists: `netfold switch detach {0}` takes a pinned program off its interfaces",
+                "--pin {0} has files already: `netfold switch detach {0}` takes a pinned program off its interfaces",
                 folder.display()
             )));
         }
