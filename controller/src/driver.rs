@@ -4,7 +4,7 @@
 //! `netfold-southbound`: entries and groups follow P4Runtime's shapes, and every call may block and may fail.
 
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
-use netfold_p4::profile::Numerics;
+use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_wire::{JobKeys, LaneOps};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -54,6 +54,26 @@ pub struct SlotState {
     pub chunk: u32,
     /// Bitmap of the children from which a packet of the chunk was received. All of them, if the slot was closed.
     pub seen: u32,
+}
+
+impl Limits {
+    /// Those of a program of this profile that receives the data path's packets at a UDP port, and does not authenticate them. Ports are numbers for
+    /// peers, of which the tables hold so many.
+    pub fn of(profile: &Profile, udp_port: u16) -> Self {
+        Self {
+            slots: profile.slots,
+            lane_words: profile.lane_words,
+            ports_max: profile.ports(),
+            groups_max: profile.groups(),
+            entries: profile.entries(),
+            udp_port,
+            sees_source: profile.encapsulation == Encapsulation::Ethernet,
+            bounded_loss: profile.bounded_loss,
+            owners: profile.owners,
+            lane_ops: profile.lane_ops(),
+            authenticates: false,
+        }
+    }
 }
 
 /// Control of one switch. Calls come from one thread at a time, in order, and may block for a bounded time (a few

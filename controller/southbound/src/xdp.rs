@@ -113,20 +113,7 @@ fn exchange(datapath: &mut Datapath, removed: &[TableEntry], added: &[TableEntry
 
 impl SwitchDriver for XdpDriver {
     fn limits(&self) -> Limits {
-        let profile = &self.profile;
-        Limits {
-            slots: profile.slots,
-            lane_words: profile.lane_words,
-            ports_max: profile.ports(),
-            groups_max: profile.groups(),
-            entries: profile.entries(),
-            udp_port: UDP_PORT,
-            sees_source: true,
-            bounded_loss: profile.bounded_loss,
-            owners: profile.owners,
-            lane_ops: profile.lane_ops(),
-            authenticates: false,
-        }
+        Limits::of(&self.profile, UDP_PORT)
     }
 
     fn numerics(&self) -> Numerics {

@@ -178,20 +178,7 @@ impl BfrtProgram {
 
 impl SwitchDriver for BfrtDriver {
     fn limits(&self) -> Limits {
-        let profile = &self.profile;
-        Limits {
-            slots: profile.slots,
-            lane_words: profile.lane_words,
-            ports_max: profile.ports(),
-            groups_max: profile.groups(),
-            entries: profile.entries(),
-            udp_port: UDP_PORT,
-            sees_source: profile.encapsulation == Encapsulation::Ethernet,
-            bounded_loss: profile.bounded_loss,
-            owners: profile.owners,
-            lane_ops: profile.lane_ops(),
-            authenticates: false,
-        }
+        Limits::of(&self.profile, UDP_PORT)
     }
 
     fn numerics(&self) -> Numerics {

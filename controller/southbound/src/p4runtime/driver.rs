@@ -298,21 +298,7 @@ impl P4RuntimeDriver {
 
 impl SwitchDriver for P4RuntimeDriver {
     fn limits(&self) -> Limits {
-        let profile = &self.config.profile;
-        Limits {
-            slots: profile.slots,
-            lane_words: profile.lane_words,
-            // Ports here are numbers for peers, of which the tables hold so many.
-            ports_max: profile.ports(),
-            groups_max: self.config.groups_max,
-            entries: profile.entries(),
-            udp_port: UDP_PORT,
-            sees_source: self.ethernet(),
-            bounded_loss: profile.bounded_loss,
-            owners: profile.owners,
-            lane_ops: profile.lane_ops(),
-            authenticates: false,
-        }
+        Limits { groups_max: self.config.groups_max, ..Limits::of(&self.config.profile, UDP_PORT) }
     }
 
     fn numerics(&self) -> Numerics {

@@ -427,17 +427,8 @@ impl Managed {
 fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
     Limits {
         slots: config.slots.map_or(profile.slots, |slots| slots.min(profile.slots)),
-        lane_words: profile.lane_words,
-        // Ports here are numbers for peers, of which the tables hold so many.
-        ports_max: profile.ports(),
-        groups_max: profile.groups(),
-        entries: profile.entries(),
-        udp_port: config.udp_port,
-        sees_source: profile.encapsulation == Encapsulation::Ethernet,
-        bounded_loss: profile.bounded_loss,
-        owners: profile.owners,
-        lane_ops: profile.lane_ops(),
         authenticates: matches!(config.attachment, Attachment::Attached) && config.is_private(),
+        ..Limits::of(profile, config.udp_port)
     }
 }
 

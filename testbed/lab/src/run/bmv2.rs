@@ -75,19 +75,7 @@ pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
     let numerics = config.mode.numerics();
     let (lane_words, ops) = (config.payload_bytes / 4, numerics.lane_ops().to_vec());
     let profile = Profile { lane_words, numerics, ops, ..Profile::hardware() }.for_bmv2();
-    let limits = Limits {
-        slots: profile.slots,
-        lane_words: profile.lane_words,
-        ports_max: CONTROL_PORT - 1,
-        groups_max: profile.groups(),
-        entries: profile.entries(),
-        udp_port: UDP_PORT,
-        sees_source: true,
-        bounded_loss: profile.bounded_loss,
-        owners: profile.owners,
-        lane_ops: profile.lane_ops(),
-        authenticates: false,
-    };
+    let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(&profile, UDP_PORT) };
     (profile, limits)
 }
 

@@ -105,19 +105,7 @@ impl Keeper for Switches {
 /// Starts the switches of a run and the workers' sockets.
 pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let profile = Profile::kernel(config.payload_bytes / 4, config.mode.numerics());
-    let limits = Limits {
-        slots: profile.slots,
-        lane_words: profile.lane_words,
-        ports_max: profile.ports(),
-        groups_max: profile.groups(),
-        entries: profile.entries(),
-        udp_port: UDP_PORT,
-        sees_source: true,
-        bounded_loss: profile.bounded_loss,
-        owners: profile.owners,
-        lane_ops: profile.lane_ops(),
-        authenticates: false,
-    };
+    let limits = Limits::of(&profile, UDP_PORT);
     let program = Arc::new(allreduce::program(&profile)?);
     netfold_p4::xdp::lower(&program)
         .map_err(|error| RunError::Kernel { switch: 0, source: Box::new(error) })?;

@@ -6,8 +6,8 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::thread::JoinHandle;
 
-use netfold_controller::SwitchDriver;
 use netfold_controller::tree::{Site, TreePlan};
+use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce;
 use netfold_p4::profile::Profile;
@@ -62,19 +62,7 @@ impl Keeper for Switches {
 pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let profile = Profile::software_with(config.payload_bytes / 4, config.mode.numerics());
     let (ios, addresses) = sockets(config)?;
-    let limits = netfold_controller::Limits {
-        slots: profile.slots,
-        lane_words: profile.lane_words,
-        ports_max: CONTROL_PORT - 1,
-        groups_max: profile.groups(),
-        entries: profile.entries(),
-        udp_port: 0,
-        sees_source: false,
-        bounded_loss: profile.bounded_loss,
-        owners: profile.owners,
-        lane_ops: profile.lane_ops(),
-        authenticates: false,
-    };
+    let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(&profile, 0) };
     let site = |address: &Option<SocketAddr>| Site {
         limits,
         address: *address,

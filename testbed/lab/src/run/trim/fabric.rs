@@ -107,19 +107,7 @@ impl Fabric {
 
 /// The job at the switch that folds. Ranks of a rack come in by one port of it, and have one each in the plan.
 fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
-    let limits = Limits {
-        slots: profile.slots,
-        lane_words: profile.lane_words,
-        ports_max: CONTROL_PORT - 1,
-        groups_max: profile.groups(),
-        entries: profile.entries(),
-        udp_port: UDP_PORT,
-        sees_source: true,
-        bounded_loss: profile.bounded_loss,
-        owners: profile.owners,
-        lane_ops: profile.lane_ops(),
-        authenticates: false,
-    };
+    let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(profile, UDP_PORT) };
     let address = Some(SocketAddr::V4(switch_address(FOLD)));
     let site = Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
     let world = config.racks * config.ranks;
