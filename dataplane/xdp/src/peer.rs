@@ -27,8 +27,8 @@ impl PassAll {
         ];
         let program =
             Program::load("netfold_pass", Attach::Receive, &code).map_err(|rejected| XdpError::Rejected {
-                block: "a program that passes everything",
-                element: "it".into(),
+                block: "passing",
+                element: "its start".into(),
                 instruction: rejected.instruction,
                 log: rejected.log,
                 source: rejected.error,
