@@ -117,8 +117,7 @@ pub(crate) struct SwitchCommand {
     /// Word by default.
     #[arg(long, conflicts_with = "program")]
     numerics: Option<Numerics>,
-    /// With --io xdp-kernel: pin the program in this folder of a BPF file system. If this process is killed, jobs go on for 10 s, in which they can
-    /// end regularly, and `netfold switch detach` removes the program. A switch that stops regularly removes it itself.
+    /// With --io xdp-kernel: pin the program in this folder of a BPF file system. If this process is killed, jobs go on for 30 s, and `netfold switch detach` removes the program. A switch that stops regularly removes it itself.
     #[arg(long, value_name = "FOLDER")]
     pin: Option<PathBuf>,
     /// What executes the program. DPDK's software pipeline (swx) interprets it, without vectors, and takes up to 247 words a packet; the payload

@@ -30,7 +30,7 @@ use crate::output::Output;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long the workers of a pinned program go on when this process is killed.
-const PINNED_GRACE: Duration = Duration::from_secs(10);
+const PINNED_GRACE: Duration = Duration::from_secs(30);
 
 /// Configuration of a switch in the kernel.
 pub(super) struct KernelConfig<'a> {
