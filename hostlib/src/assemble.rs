@@ -208,10 +208,16 @@ impl Assembly {
             let network = Network::Ring { reason: "no switch is configured".into() };
             return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network));
         }
+        let place = (index, leaders.len() as u16);
+        if let Some(attachment) = self.begin_idle(attacher, &mut mesh, place)? {
+            let network = Network::Switch { address: self.config.switch.first().copied() };
+            self.lane_ops = attachment.admission.lane_ops;
+            return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: vec![attachment] }, network));
+        }
         if self.config.fall_back {
             attacher.cap_join_timeout(ADMISSION_TIMEOUT);
         }
-        let attachments = attacher.attach((index, leaders.len() as u16), self.config.fall_back);
+        let attachments = attacher.attach(place, self.config.fall_back);
         let message = attachments.as_ref().err().map(error_chain).unwrap_or_default();
         let deadline = Instant::now() + self.config.join_timeout;
         let all = mesh.all_gather_bytes(message.as_bytes(), deadline)?;
@@ -239,6 +245,20 @@ impl Assembly {
                 Ok((LeaderLinks { mesh, more: Vec::new(), attachments: Vec::new() }, network))
             }
         }
+    }
+
+    /// What a group has that requests slots for its first operation: if all leaders can.
+    fn begin_idle(
+        &self,
+        attacher: &Attacher,
+        mesh: &mut Links,
+        place: (u16, u16),
+    ) -> Result<Option<Attachment>, Error> {
+        let Some(lane_ops) = self.config.split_at.filter(|_| self.config.fall_back) else { return Ok(None) };
+        let idle = attacher.begin_idle(place, lane_ops)?;
+        let deadline = Instant::now() + self.config.join_timeout;
+        let all = mesh.all_gather_bytes(&[u8::from(idle.is_some())], deadline)?;
+        Ok(idle.filter(|_| all.iter().all(|can| can[..] == [1])))
     }
 
     /// Links the leaders, over the links of all ranks, for the `number`th time.
@@ -284,7 +304,7 @@ impl Assembly {
             Network::Ring { reason } if self.has_switch => Some(reason.clone()),
             _ => None,
         };
-        Ok(Path { hosts, shared, network, trees, lost: Vec::new(), unused_switch })
+        Ok(Path { hosts, shared, network, trees, lost: Vec::new(), idle: Vec::new(), unused_switch })
     }
 
     /// Where the ranks are. Without shared memory every rank counts as a host.

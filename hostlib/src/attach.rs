@@ -34,6 +34,28 @@ impl Attacher {
         config.join_timeout = config.join_timeout.min(most);
     }
 
+    /// In place of attachments that are requested for the first operation, where the rank can request them then.
+    pub(crate) fn begin_idle(
+        &self,
+        place: (u16, u16),
+        lane_ops: LaneOps,
+    ) -> Result<Option<Attachment>, Error> {
+        let config = &self.config;
+        config.check_rank(place.0, place.1)?;
+        let can = config.idle_timeout().is_some() && self.rejoins() && config.trees == 1;
+        if !can || self.transport.is_some() {
+            return Ok(None);
+        }
+        let attachment = Attachment::idle(joiner(config, place, 0, true)?, lane_ops)?;
+        Ok(Some(Attachment { core: config.cores.of(0), ..attachment }))
+    }
+
+    /// Whether a rank that loses its attachment joins again.
+    fn rejoins(&self) -> bool {
+        let idles = self.config.group.is_some() && self.config.idle_timeout().is_some();
+        self.config.rejoin.unwrap_or(self.config.controlled || idles) && self.middleware.is_none()
+    }
+
     /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. If one tree fails, the
     /// others are detached. `linked`: the ranks can do without a switch for a while.
     pub(crate) fn attach(
@@ -43,6 +65,7 @@ impl Attacher {
     ) -> Result<Vec<Attachment>, Error> {
         let config = &self.config;
         config.check_rank(rank, world)?;
+        let rejoins = self.rejoins();
         let mut middleware = self.middleware.take();
         if let Some((io, admission)) = self.transport.take() {
             if config.authenticated {
@@ -52,7 +75,6 @@ impl Attacher {
             let attachment = Attachment::new(io, admission, (rank, world), config)?;
             return Ok(vec![Attachment { core: config.cores.of(0), ..attachment }]);
         }
-        let rejoins = config.rejoin.unwrap_or(config.controlled) && middleware.is_none();
         let retry_for =
             if config.controlled { config.join_timeout.min(ADMISSION_RETRY_TIMEOUT) } else { Duration::ZERO };
         let joiners = (0..config.trees).map(|tree| joiner(config, (rank, world), tree, linked && rejoins));

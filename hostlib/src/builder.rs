@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::group_key::GroupKey;
 use crate::join::{Attachment, Middleware};
 use crate::lower::OpContext;
-use crate::path::{Network, Path, PathCell};
+use crate::path::{Path, PathCell};
 use crate::quantize::Rounding;
 use crate::shutdown::ShutdownState;
 use crate::start::{lane_ops, start_trees};
@@ -287,7 +287,7 @@ impl Builder {
     }
 
     /// Whether ranks that have lost their switch, and continue without, rejoin in the background under the same job name, and use a
-    /// switch again when all of them are attached. Default yes with a [`controller`](Self::controller), no with a
+    /// switch again when all of them are attached. Default yes with a [`controller`](Self::controller) and for [groups](Self::group), no with a
     /// [`switch`](Self::switch) of one's own; needs a [`rendezvous`](Self::rendezvous), and no [`middleware`](Self::middleware). Attempts
     /// are at most 5 s apart, and end when a refusal is permanent.
     #[must_use]
@@ -344,6 +344,17 @@ impl Builder {
     #[must_use]
     pub fn busy_poll(mut self, time: Duration) -> Self {
         self.config.busy_poll = time;
+        self
+    }
+
+    /// After how long without an operation the ranks give the slots of their switch back. The next operation requests slots again, and waits for them: until
+    /// all ranks have submitted it, at most for 10 s. Where they are not granted, the ranks do operations among themselves, as after the loss of a switch, and go on
+    /// requesting them. Default 10 s for [groups](Self::group), which also request no slots before their first operation if they are
+    /// [split](crate::Communicator::split) from ranks at a switch; never for jobs. [`Duration::MAX`] is never. Needs what [`rejoin`](Self::rejoin) needs, and one tree. May differ between
+    /// ranks: the shortest counts.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.config.idle_timeout = Some(timeout);
         self
     }
 
@@ -433,16 +444,7 @@ impl Builder {
             return assemble(self.attacher(), &mut *exchange);
         }
         let (rank, world) = self.rank_and_world()?;
-        let network = Network::Switch { address: None };
-        let trees = self.config.trees;
-        let path = PathCell::new(Path {
-            hosts: world,
-            shared: 1,
-            network,
-            trees,
-            lost: Vec::new(),
-            unused_switch: None,
-        });
+        let path = PathCell::new(Path::through_switch(world, self.config.trees));
         let shutdown = ShutdownState::default();
         let mut attacher = self.attacher();
         let attachments = attacher.attach((rank, world), false)?;

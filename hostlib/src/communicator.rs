@@ -4,7 +4,7 @@
     reason = "passes memory of callers on: borrowed while they wait, or promised by `submit`"
 )]
 
-use netfold_wire::{Collective, Extent, Mode, ReduceOp};
+use netfold_wire::{Collective, Extent, LaneOps, Mode, ReduceOp};
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -100,6 +100,11 @@ impl Communicator {
 
     pub(crate) fn config(&self) -> &JobConfig {
         &self.router.context.config
+    }
+
+    /// The lane operations of the switch; none without a switch.
+    pub(crate) fn lane_ops(&self) -> LaneOps {
+        self.router.context.lane_ops
     }
 
     pub(crate) fn place(&self) -> Option<&Place> {

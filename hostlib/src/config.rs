@@ -1,6 +1,6 @@
 //! The configuration of a job.
 
-use netfold_wire::{Mode, Numerics};
+use netfold_wire::{LaneOps, Mode, Numerics};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use netfold_proto::{Tolerance, WorkerConfigError};
 use crate::coding::Coding;
 use crate::error::Error;
 use crate::group_key::GroupKey;
+use crate::idle::IDLE_TIMEOUT;
 use crate::quantize::Rounding;
 
 /// Slots that are asked for unless the builder says how many.
@@ -95,6 +96,10 @@ pub(crate) struct JobConfig {
     pub(crate) resend_after: Option<Duration>,
     /// May differ between ranks.
     pub(crate) busy_poll: Duration,
+    /// After how long without an operation linked ranks give their slots back; `None` for the default. May differ between ranks.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Of a group that was split from ranks at a switch: the lane operations of that switch. The group requests slots for its first operation.
+    pub(crate) split_at: Option<LaneOps>,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
     pub(crate) shared_memory: bool,
@@ -130,6 +135,8 @@ impl Default for JobConfig {
             stall_timeout: None,
             resend_after: None,
             busy_poll: Duration::ZERO,
+            idle_timeout: None,
+            split_at: None,
             host: None,
             shared_memory: true,
             fall_back: true,
@@ -139,9 +146,15 @@ impl Default for JobConfig {
 }
 
 impl JobConfig {
-    /// What a group that is split from this job, or from a group of it, inherits.
-    pub(crate) fn inherited(&self, group: String) -> Self {
-        Self { group: Some(group), resend_after: None, ..self.clone() }
+    /// What a group that is split from this job, or from a group of it, inherits. `lane_ops`: those of the parent's switch, if it has one.
+    pub(crate) fn inherited(&self, group: String, lane_ops: LaneOps) -> Self {
+        let split_at = Some(lane_ops).filter(|ops| *ops != LaneOps::NONE);
+        Self { group: Some(group), resend_after: None, split_at, ..self.clone() }
+    }
+
+    /// After how long without an operation linked ranks give their slots back, if they do.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.idle_timeout.or_else(|| self.group.is_some().then_some(IDLE_TIMEOUT))
     }
 
     /// How long a reachable rank may make no progress.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::failover;
 use crate::flight::FlightRecorder;
 use crate::join::apply_dscp;
 use crate::lower::SwitchOperation;
@@ -32,6 +31,7 @@ use netfold_proto::{Instant, Liveness, LivenessMonitor};
 pub(crate) use driving::SharedEngine;
 use driving::{Drive as _, Exit};
 use segmentation::Segmentation;
+use switchless::{Departure, IdleTimer};
 
 /// The port of a worker's only peer, the switch.
 const SWITCH: PortId = PortId(0);
@@ -48,9 +48,6 @@ const DEPARTURE_GRACE: Duration = Duration::from_secs(2);
 
 /// Most datagrams packed before they are sent.
 const BURST_MAX: usize = 64;
-
-/// How often the engine polls whether other ranks continue without the switch.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How often the engine publishes the counters for the control port while there is work, and once after it: twice in a heartbeat.
 const POST_INTERVAL: Duration = Duration::from_millis(netfold_control::HEARTBEAT_MS / 2);
@@ -104,6 +101,10 @@ pub(crate) struct Engine {
     busy_poll: Duration,
     /// Since when it has polled in vain.
     polling_since: Option<Instant>,
+    /// Where it gives its slots back after an idle time.
+    idle: Option<IdleTimer>,
+    /// It has no attachment yet, and requests one for its first operation.
+    begins_idle: bool,
 }
 
 /// What an engine shares with the rest of its communicator.
@@ -121,6 +122,8 @@ pub(crate) struct EngineContext {
     pub(crate) clock: Clock,
     /// How long to poll for packets before sleeping, while results are awaited.
     pub(crate) busy_poll: Duration,
+    /// There is no attachment yet: one is requested for the first operation.
+    pub(crate) begins_idle: bool,
 }
 
 /// The tree of switches that an engine serves.
@@ -195,12 +198,22 @@ enum TurnOutcome {
     Busy,
     /// Nothing: sleep first.
     Idle,
+    /// To stop using the switch.
+    Depart(Departure),
+}
+
+/// Why [`Engine::work`] returned.
+enum WorkEnd {
+    Departed(Departure),
+    /// Callers may take the engine.
+    Released,
 }
 
 impl Engine {
     /// Everything allocated. The transport must carry the streams' datagrams.
     pub(crate) fn new(io: Box<dyn PacketIo>, mut streams: Streams, ties: EngineContext) -> Self {
-        let EngineContext { mailbox, control, events, peers, path, shutdown, tree, clock, busy_poll } = ties;
+        let EngineContext { mailbox, control, events, peers, path, shutdown, tree, .. } = ties;
+        let EngineContext { clock, busy_poll, begins_idle, .. } = ties;
         let liveness = control.is_some().then(LivenessMonitor::new);
         if peers.is_some() {
             streams.retain_results();
@@ -209,6 +222,10 @@ impl Engine {
         let config = streams.config();
         let datagram_len_max = config.datagram_len_max();
         let burst = burst(&capabilities);
+        // Each of several trees takes parts of operations, so none is idle by itself.
+        let joiner = tree.joiner.as_ref().filter(|_| peers.is_some() && tree.route.is_single());
+        let idle_timeout = joiner.and_then(|joiner| joiner.config().idle_timeout());
+        let idle = idle_timeout.map(|timeout| IdleTimer::new(timeout, clock.now()));
         Self {
             rx: capabilities.batch(),
             tx: TxBurst::new(burst, datagram_len_max),
@@ -238,6 +255,8 @@ impl Engine {
             failure: None,
             busy_poll,
             polling_since: None,
+            idle,
+            begins_idle,
         }
     }
 
@@ -269,39 +288,50 @@ impl Engine {
         self.streams.fail(error);
     }
 
-    /// Works until the job is over, the switch is lost, or callers may take the engine.
-    fn work(&mut self, shared: Option<&SharedEngine>) -> Exit {
+    /// Works until the job is over, the engine stops using the switch, or callers may take it.
+    fn work(&mut self, shared: Option<&SharedEngine>) -> WorkEnd {
         if let Some(error) = self.failure.take() {
-            return Exit::Ended(error);
+            return WorkEnd::Departed(Departure::Lost(error));
         }
         loop {
-            let turned = self.turn().and_then(|turn| match turn {
-                TurnOutcome::Busy => Ok(false),
-                TurnOutcome::Idle
+            let slept = match self.turn() {
+                Ok(TurnOutcome::Busy) => Ok(()),
+                Ok(TurnOutcome::Depart(departure)) => return WorkEnd::Departed(departure),
+                Ok(TurnOutcome::Idle)
                     if self.is_idle()
                         && shared.is_some_and(|shared| shared.is_wanted(self.release_time())) =>
                 {
-                    Ok(true)
+                    return WorkEnd::Released;
                 }
-                TurnOutcome::Idle => self.sleep().map(|()| false),
-            });
-            match turned {
-                Ok(false) => {}
-                Ok(true) => return Exit::Released,
-                Err(error) => return Exit::Ended(error),
+                Ok(TurnOutcome::Idle) => self.sleep(),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = slept {
+                return WorkEnd::Departed(Departure::Lost(error));
             }
         }
     }
 
-    /// Works until the job is over, with the switch and, while it is lost, without; or until callers may take the engine.
+    /// Works until the job is over, with the switch and, while it is lost or not needed, without; or until callers may take the engine.
     fn run_with_failover(&mut self, shared: Option<&SharedEngine>) -> Exit {
         loop {
-            let Exit::Ended(error) = self.work(shared) else { return Exit::Released };
-            self.post_stats();
-            let Some(mut peers) = self.peers.take().filter(|_| failover::allows_failover(&error)) else {
-                return Exit::Ended(error);
+            let departure = if self.begins_idle { None } else { Some(self.work(shared)) };
+            let departure = match departure {
+                Some(WorkEnd::Released) => return Exit::Released,
+                Some(WorkEnd::Departed(departure)) => Some(departure),
+                None => None,
             };
-            match self.fail_over(&mut *peers, error) {
+            self.post_stats();
+            let allowed = departure.as_ref().is_none_or(Departure::allows_failover);
+            let Some(mut peers) = self.peers.take().filter(|_| allowed) else {
+                return Exit::Ended(departure.map_or(Error::EngineFailed, Departure::into_error));
+            };
+            let resumed = match departure {
+                Some(departure) => self.fail_over(&mut *peers, departure),
+                None => self.begin_idle(&mut *peers),
+            };
+            self.begins_idle = false;
+            match resumed {
                 Ok(()) => self.peers = Some(peers),
                 Err(error) => return Exit::Ended(error),
             }
@@ -315,6 +345,9 @@ impl Engine {
         let received = self.io.receive(&mut self.rx)?;
         let now = self.clock.now();
         self.check_liveness(now, received > 0)?;
+        if let Some(departure) = self.departure(now) {
+            return Ok(TurnOutcome::Depart(departure));
+        }
         if now >= self.post_at {
             let counters = self.streams.counters();
             self.events.post_counters(counters);
@@ -350,7 +383,7 @@ impl Engine {
         Ok(if received > 0 || sent { TurnOutcome::Busy } else { TurnOutcome::Idle })
     }
 
-    /// Gives the switch up when other ranks have, or when it answers no packet.
+    /// Gives the switch up when it answers no packet.
     fn check_liveness(&mut self, now: Instant, received: bool) -> Result<(), Error> {
         if let Some(liveness) = &mut self.liveness {
             liveness.observe(now, received, self.streams.outstanding() > 0);
@@ -363,14 +396,6 @@ impl Engine {
                         self.streams.config().datagram_len_max()
                     )));
                 }
-            }
-        }
-        if let Some(peers) = &self.peers
-            && now - self.polled_at >= POLL_INTERVAL
-        {
-            self.polled_at = now;
-            if peers.is_called() {
-                return Err(Error::switch_lost("another rank continues without it"));
             }
         }
         Ok(())
@@ -520,6 +545,8 @@ impl Engine {
         } else {
             IDLE_WAIT
         };
+        let idle = self.idle.filter(|_| self.streams.len() == 0).map(|timer| timer.left(now));
+        let timeout = idle.map_or(timeout, |left| timeout.min(left));
         if !timeout.is_zero() && !self.polls_on(now) {
             self.io.wait(timeout.min(longest))?;
         }

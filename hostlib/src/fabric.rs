@@ -103,6 +103,10 @@ impl Peers for MeshPeers {
     fn is_called(&self) -> bool {
         self.links.is_called()
     }
+
+    fn has_lost_rank(&self) -> bool {
+        self.links.has_lost_rank()
+    }
 }
 
 /// Ranks of one host.

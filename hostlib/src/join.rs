@@ -130,7 +130,7 @@ impl Joiner {
     }
 
     /// Whether a failure is expected to pass within seconds.
-    fn is_transient(&self, error: &Error) -> bool {
+    pub(crate) fn is_transient(&self, error: &Error) -> bool {
         match error {
             Error::Refused { reason, .. } => {
                 use Refusal::{Busy, JobRunning, RankTaken, Unavailable};
@@ -245,6 +245,8 @@ pub(crate) struct Attachment {
     pub(crate) joiner: Option<Joiner>,
     /// Where the engine's thread is kept.
     pub(crate) core: Option<usize>,
+    /// There is no attachment yet: the engine requests one for its first operation.
+    pub(crate) begins_idle: bool,
 }
 
 impl Attachment {
@@ -277,6 +279,7 @@ impl Attachment {
             switch: None,
             joiner: None,
             core: None,
+            begins_idle: false,
         })
     }
 

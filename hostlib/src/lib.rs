@@ -67,6 +67,7 @@ mod feedback;
 mod flight;
 mod group_key;
 mod host;
+mod idle;
 mod join;
 mod leader;
 mod links;

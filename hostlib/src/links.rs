@@ -54,6 +54,10 @@ impl Links {
         self.mesh.is_called()
     }
 
+    pub(crate) fn has_lost_rank(&self) -> bool {
+        self.mesh.has_lost_rank()
+    }
+
     /// Every rank's bytes, by rank, in clear: for what is no secret.
     pub(crate) fn all_gather_bytes(&mut self, mine: &[u8], deadline: Instant) -> Result<Vec<Vec<u8>>, Error> {
         self.mesh.all_gather_bytes(mine, deadline).map_err(|error| mesh_error(error, &self.ranks))

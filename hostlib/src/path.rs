@@ -37,6 +37,8 @@ pub struct Path {
     pub trees: u8,
     /// Trees whose attachment to a switch is lost, in order, and why; temporarily, where ranks [rejoin](crate::Builder::rejoin).
     pub lost: Vec<(u8, String)>,
+    /// Trees at whose switches the ranks have no slots at present, in order, because they are [idle](crate::Builder::idle_timeout): the next operation requests them.
+    pub idle: Vec<u8>,
     /// Why the configured switch was not used when the communicator was built, and what to change; the same on all ranks. `None` if
     /// it is used or none was configured.
     pub unused_switch: Option<String>,
@@ -61,6 +63,12 @@ pub struct SwitchAttachment {
 }
 
 impl Path {
+    /// Of ranks that each have a host of their own, at a switch that is given.
+    pub(crate) fn through_switch(hosts: u16, trees: u8) -> Self {
+        let network = Network::Switch { address: None };
+        Self { hosts, shared: 1, network, trees, lost: Vec::new(), idle: Vec::new(), unused_switch: None }
+    }
+
     /// A short, stable name of the network for programs: `switch`, `ring` or `shared_memory` (or `alone`, with one rank).
     pub fn name(&self) -> &'static str {
         match self.network {
@@ -93,6 +101,9 @@ impl fmt::Display for Path {
             for (tree, reason) in &self.lost {
                 write!(f, ", tree {tree} by a ring ({reason})")?;
             }
+        }
+        if !self.idle.is_empty() {
+            f.write_str(" (without slots while idle)")?;
         }
         Ok(())
     }
@@ -130,15 +141,26 @@ impl PathCell {
     pub(crate) fn set_attached(&self, attachment: SwitchAttachment, address: Option<SocketAddr>) {
         let mut state = self.lock();
         state.path.lost.retain(|(tree, _)| *tree != attachment.tree);
+        state.path.idle.retain(|tree| *tree != attachment.tree);
         state.path.network = Network::Switch { address };
         state.attachments.retain(|other| other.tree != attachment.tree);
         state.attachments.push(attachment);
         state.attachments.sort_by_key(|attachment| attachment.tree);
     }
 
+    /// A tree has given its attachment back, or has not requested one yet.
+    pub(crate) fn set_idle(&self, tree: u8) {
+        let mut state = self.lock();
+        state.attachments.retain(|attachment| attachment.tree != tree);
+        state.path.idle.retain(|idle| *idle != tree);
+        state.path.idle.push(tree);
+        state.path.idle.sort_unstable();
+    }
+
     /// A tree has lost its attachment.
     pub(crate) fn set_lost(&self, tree: u8, reason: String) {
         let mut state = self.lock();
+        state.path.idle.retain(|idle| *idle != tree);
         state.attachments.retain(|attachment| attachment.tree != tree);
         state.path.lost.retain(|(lost, _)| *lost != tree);
         if state.attachments.is_empty() {
@@ -157,9 +179,7 @@ mod tests {
     fn a_ring_is_what_is_left_when_all_trees_are_lost() {
         let attachment =
             |tree| SwitchAttachment { tree, switch: None, job: 1, epoch: 2, slots: 4, payload_bytes: 256 };
-        let network = Network::Switch { address: None };
-        let path = Path { hosts: 2, shared: 1, network, trees: 2, lost: Vec::new(), unused_switch: None };
-        let path = PathCell::new(path);
+        let path = PathCell::new(Path::through_switch(2, 2));
         path.set_attached(attachment(1), None);
         path.set_attached(attachment(0), None);
         assert_eq!(path.get().to_string(), "a switch in this process in 2 trees");

@@ -26,6 +26,10 @@ pub(crate) trait Peers: Send {
     fn stall_timeout(&self) -> Duration;
     /// Whether another rank waits for this one in a call. Does not block.
     fn is_called(&self) -> bool;
+    /// Whether a call fails because a rank cannot be reached any more, where that is known. Does not block.
+    fn has_lost_rank(&self) -> bool {
+        false
+    }
     /// Sleeps until something is put into the mailbox, at most `timeout`.
     fn sleep(&self, mailbox: &Mailbox<SwitchOperation>, timeout: Duration) {
         mailbox.wait(timeout);

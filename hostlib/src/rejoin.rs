@@ -35,6 +35,8 @@ pub(crate) trait Rejoin: Send {
     fn id(&self) -> Option<(u16, u32)>;
     /// Takes the new attachment.
     fn take(&self) -> Option<NewAttachment>;
+    /// Why there is none for now, where the last attempt was refused for a reason that is not expected to pass within seconds.
+    fn refusal(&self) -> Option<String>;
 }
 
 /// How a rank attaches to a switch again.
@@ -81,6 +83,7 @@ struct RejoinThread {
 #[derive(Default)]
 struct RejoinState {
     new: Mutex<Option<NewAttachment>>,
+    refusal: Mutex<Option<String>>,
     /// The engine no longer wants an attachment.
     finished: AtomicBool,
 }
@@ -101,6 +104,10 @@ impl Rejoin for RejoinThread {
 
     fn take(&self) -> Option<NewAttachment> {
         self.state.new.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refusal(&self) -> Option<String> {
+        self.state.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -147,7 +154,14 @@ fn join_until_admitted(
     let cancelled = || state.finished.load(Ordering::Acquire);
     let mut delay = BACKOFF.0;
     while !cancelled() {
-        match joiner.join(&cancelled, None) {
+        let joined = joiner.join(&cancelled, None);
+        if let Err(error) = &joined
+            && !joiner.is_transient(error)
+        {
+            *state.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            mailbox.notify();
+        }
+        match joined {
             Ok(attachment) if !joiner.lane_ops.within(attachment.admission.lane_ops) => {
                 let (rank, found) = (joiner.join.rank, attachment.admission.lane_ops);
                 log::warn!(

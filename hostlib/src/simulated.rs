@@ -23,7 +23,7 @@ use crate::group_key::GroupKey;
 use crate::join::Attachment;
 use crate::lower::{OpContext, SwitchOperation};
 use crate::mailbox::Mailbox;
-use crate::path::{Network, Path, PathCell};
+use crate::path::{Path, PathCell};
 use crate::peers::Peers;
 use crate::rejoin::{NewAttachment, Rejoin, StartRejoin};
 use crate::report::ControlCounters;
@@ -241,6 +241,10 @@ impl Rejoin for Wanted {
             Some(new)
         })
     }
+
+    fn refusal(&self) -> Option<String> {
+        None
+    }
 }
 
 impl Drop for Wanted {
@@ -293,12 +297,14 @@ pub struct Settings {
     pub group_key: Option<GroupKey>,
     /// How many contributions may be left out of sums.
     pub tolerance: Tolerance,
+    /// After how long without an operation the ranks give their slots back, if they do.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl Settings {
     fn config(&self) -> Arc<JobConfig> {
-        let Self { mode, group_key, tolerance } = self.clone();
-        Arc::new(JobConfig { mode, group_key, tolerance, ..JobConfig::default() })
+        let Self { mode, group_key, tolerance, idle_timeout } = self.clone();
+        Arc::new(JobConfig { mode, group_key, tolerance, idle_timeout, ..JobConfig::default() })
     }
 }
 
@@ -330,10 +336,7 @@ impl Rank {
             (ShutdownState::default(), ControlCounters::default(), Route::new(1));
         let mailbox = Mailbox::new(attachment.io.waker(), &shutdown);
         let (events, rejoining) = (Events::new(&mailbox), Rejoining::default());
-        let network = Network::Switch { address: None };
-        let path =
-            Path { hosts: place.1, shared: 1, network, trees: 1, lost: Vec::new(), unused_switch: None };
-        let path = PathCell::new(path);
+        let path = PathCell::new(Path::through_switch(place.1, 1));
         path.set_attached(attachment.describe(0), None);
         let joiner = Joiner { rejoining: rejoining.clone(), config: Arc::clone(&config) };
         let joiner = mesh.is_some().then(|| Box::new(joiner) as Box<dyn StartRejoin>);
@@ -356,6 +359,7 @@ impl Rank {
             },
             clock: Clock::simulated(clock),
             busy_poll: Duration::ZERO,
+            begins_idle: false,
         };
         let ended = (Arc::clone(&mailbox), shutdown.clone(), events.control.clone());
         let engine = Box::new(move || {

@@ -134,8 +134,8 @@ impl Communicator {
     /// member must [`connect`](Builder::connect) it.
     ///
     /// Groups are [groups of this communicator's job](Builder::group). Those whose ranks share a host fold in shared memory and never use the
-    /// switch; each of the others asks the switch for slots of its own, and takes another path when there are none. Leave groups before
-    /// their job.
+    /// switch; each of the others requests slots of its own for its first operation, gives them back when it is [idle](Builder::idle_timeout), and takes
+    /// another path when there are none. Leave groups before their job.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Communicator {
             None => TcpRendezvous::new(address, &meeting, index, world, config.join_timeout),
         };
         let exchange = exchange.map_err(|error| Error::Exchange(Arc::new(error)))?;
-        Ok(Some(Builder::from_config(config.inherited(group)).exchange(Box::new(exchange))))
+        Ok(Some(Builder::from_config(config.inherited(group, self.lane_ops())).exchange(Box::new(exchange))))
     }
 
     /// On rank 0, why the tenant's quota has no room for so many groups; empty where it has.

@@ -31,9 +31,13 @@ impl Attachment {
         (path, shutdown): (&PathCell, &ShutdownState),
         busy_poll: Duration,
     ) -> Result<TreeHandle, Error> {
-        path.set_attached(self.describe(index), self.control);
+        if self.begins_idle {
+            path.set_idle(index);
+        } else {
+            path.set_attached(self.describe(index), self.control);
+        }
         let grace = self.grace();
-        let Self { io, streams, session, joiner, core, .. } = self;
+        let Self { io, streams, session, joiner, core, begins_idle, .. } = self;
         let mailbox = Mailbox::new(io.waker(), shutdown);
         let control = session.as_ref().map(Session::control);
         let (last, events) = (CurrentControl::default(), SessionEvents::new(Arc::clone(&mailbox)));
@@ -50,6 +54,7 @@ impl Attachment {
             tree: EngineTree { index, route, joiner, grace, last: last.clone(), counters: counters.clone() },
             clock: Clock::system(),
             busy_poll,
+            begins_idle,
         };
         let shared = Arc::new(SharedEngine::new(Arc::clone(&mailbox)));
         // A thread that was given a core keeps the engine there.

@@ -455,6 +455,22 @@ pub unsafe extern "C" fn netfold_builder_set_busy_poll(
     unsafe { edit(builder, |_, builder| Ok(builder.busy_poll(Duration::from_micros(time_us)))) }
 }
 
+/// After how long without an operation the ranks give the slots of their switch back, in milliseconds, to request them again for the next
+/// operation; 0 for never. The default is 10 s for groups, and never for jobs.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_idle_timeout(
+    builder: *mut netfold_builder,
+    timeout_ms: u64,
+) -> netfold_result {
+    let timeout = if timeout_ms == 0 { Duration::MAX } else { Duration::from_millis(timeout_ms) };
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.idle_timeout(timeout))) }
+}
+
 /// Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
 /// ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
 /// of a switch. Names are resolved now.

@@ -22,6 +22,7 @@ static int key = MPI_KEYVAL_INVALID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shim_group *groups; /* under the lock, as the next two */
 static unsigned groups_count, names_count;
+static bool job_named; /* under the lock: a communicator of all ranks has the name of the job */
 static atomic_uint wanted_count;
 static atomic_bool explained;
 
@@ -156,7 +157,7 @@ static int32_t gather(void *context, const uint8_t *mine, uint8_t *all, size_t l
 }
 
 /* Builds the Netfold communicator; NULL and the reason when there is none. */
-static netfold_comm *build(struct meeting *meeting, const char *job, char why[SHIM_LINE])
+static netfold_comm *build(struct meeting *meeting, const char *name, char why[SHIM_LINE])
 {
     netfold_builder *builder = NULL;
     netfold_comm *comm = NULL;
@@ -170,7 +171,10 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
 #define SET(call)                     \
     if (result == NETFOLD_RESULT_OK)  \
     result = netfold_builder_set_##call
-    SET(job)(builder, job);
+    SET(job)(builder, settings->job);
+    /* The first communicator of all ranks is the job. */
+    if (name[0] != '\0')
+        SET(group)(builder, name);
     SET(rank)(builder, (uint16_t)meeting->rank);
     SET(world_size)(builder, (uint16_t)meeting->size);
     SET(mode)(builder, settings->mode);
@@ -209,17 +213,23 @@ static netfold_comm *build(struct meeting *meeting, const char *job, char why[SH
     return comm;
 }
 
-/* Whether this process may connect one more communicator, and its job's name, after the first rank's process. */
-static bool enter(struct meeting *meeting, char job[64])
+/* Whether this process may connect one more communicator, and its name, after the first rank's process; empty for the first one of all ranks. */
+static bool enter(struct meeting *meeting, char name[64])
 {
+    int world = 0;
+    PMPI_Comm_size(MPI_COMM_WORLD, &world);
     char host[32] = "";
     gethostname(host, sizeof host - 1);
     pthread_mutex_lock(&lock);
     bool room = groups_count < GROUPS_MAX;
     groups_count += room;
-    snprintf(job, 64, "mpi %s %ld %u", host, (long)getpid(), names_count++);
+    if (meeting->size == world && !job_named)
+        name[0] = '\0';
+    else
+        snprintf(name, 64, "%s %ld %u", host, (long)getpid(), names_count++);
+    job_named = job_named || meeting->size == world;
     pthread_mutex_unlock(&lock);
-    if (PMPI_Bcast(job, 64, MPI_CHAR, 0, meeting->comm) != MPI_SUCCESS)
+    if (PMPI_Bcast(name, 64, MPI_CHAR, 0, meeting->comm) != MPI_SUCCESS)
         meeting->broken = true;
     return room;
 }
@@ -280,7 +290,7 @@ static void hold(struct shim_group *group, netfold_comm *netfold)
 void shim_connect(struct shim_group *group, MPI_Comm comm)
 {
     struct meeting meeting = {.comm = MPI_COMM_NULL, .size = group->size};
-    char job[64], why[SHIM_LINE] = "MPI failed while Netfold connected";
+    char name[64], why[SHIM_LINE] = "MPI failed while Netfold connected";
     netfold_comm *netfold = NULL;
     shim_unwant(group);
     group->standing = SHIM_OFF;
@@ -289,13 +299,13 @@ void shim_connect(struct shim_group *group, MPI_Comm comm)
     if (PMPI_Comm_split(comm, 0, meeting.rank, &meeting.comm) != MPI_SUCCESS)
         return;
     PMPI_Comm_set_errhandler(meeting.comm, MPI_ERRORS_RETURN);
-    bool room = enter(&meeting, job);
+    bool room = enter(&meeting, name);
     bool on = false;
     if (!reachable(&meeting)) {
         snprintf(why, sizeof why, "NETFOLD_CONTROLLER is not set, and the ranks are on several hosts");
     } else {
         if (room)
-            netfold = build(&meeting, job, why);
+            netfold = build(&meeting, name, why);
         else
             snprintf(why, sizeof why, "%d communicators are connected already", GROUPS_MAX);
         on = agree(&meeting, netfold != NULL, why);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct shim_settings shim_settings;
 
@@ -74,6 +75,9 @@ static void read_settings(struct shim_settings *settings)
     } else if (controller != NULL) {
         strcpy(settings->controller, controller);
     }
+    char host[32] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(settings->job, sizeof settings->job, "mpi %s %ld", host, (long)getpid());
 }
 
 static void print_log(void *context, int32_t level, const char *line)

@@ -28,6 +28,7 @@ struct shim_settings {
     uint64_t stall_ms;
     uint64_t poll_us;
     char controller[256];
+    char job[64]; /* the job whose groups communicators are: after the process of rank 0 */
 };
 
 enum shim_standing {

@@ -92,8 +92,12 @@ pub(crate) fn connect(
     let mut exchange = exchange.map_err(exchange_error)?;
     agree(&mut exchange, &settings, world)?;
     let settings = settings.map_err(Failure::argument)?;
-    let mut builder = Communicator::builder()
-        .job(format!("nccl-{digest:032x}"))
+    let name = format!("nccl-{digest:032x}");
+    let builder = match &settings.job {
+        Some(job) => Communicator::builder().job(job.as_str()).group(name),
+        None => Communicator::builder().job(name),
+    };
+    let mut builder = builder
         .mode(settings.mode)
         .authenticated(settings.authenticated)
         .exchange(Box::new(exchange))
@@ -132,7 +136,10 @@ fn agree(
 ) -> Result<()> {
     let mine = match settings {
         Ok(settings) => match settings.refusal(world) {
-            None => format!("+mode {}, require switch {}", settings.mode, settings.require_switch),
+            None => {
+                let job = settings.job.as_deref().unwrap_or("none");
+                format!("+mode {}, require switch {}, job {job}", settings.mode, settings.require_switch)
+            }
             Some(why) => format!("-{why}"),
         },
         Err(why) => format!("-{why}"),

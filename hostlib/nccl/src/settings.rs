@@ -7,6 +7,9 @@ use netfold::Mode;
 /// How CollNet works in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
+    /// The job whose groups communicators are: `NETFOLD_JOB`, or the job step of Slurm. Without either each communicator is a job of its own, since the
+    /// plugin learns nothing that all communicators of a training have in common.
+    pub(crate) job: Option<String>,
     /// `NETFOLD_CONTROLLER`: the controller's port for workers, or a switch's own, `HOST:PORT`.
     pub(crate) controller: Option<String>,
     /// `NETFOLD_CA`: file of the authorities that may have signed the controller's certificate.
@@ -62,6 +65,8 @@ impl Settings {
         // At most a day, which cannot overflow a clock.
         let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
         Ok(Self {
+            job: text("NETFOLD_JOB")
+                .or_else(|| Some(format!("slurm-{}.{}", text("SLURM_JOB_ID")?, text("SLURM_STEP_ID")?))),
             controller: text("NETFOLD_CONTROLLER"),
             controller_ca: text("NETFOLD_CA"),
             tenant: text("NETFOLD_TENANT").map(|tenant| (tenant, text("NETFOLD_TOKEN").unwrap_or_default())),
@@ -101,6 +106,16 @@ mod tests {
         assert!(settings.refusal(4).unwrap().contains("NETFOLD_CONTROLLER"));
         assert_eq!(read(&[("NETFOLD_NCCL_REQUIRE_SWITCH", "0")]).unwrap().refusal(4), None);
         assert_eq!(read(&[("NETFOLD_CONTROLLER", "tor:20038")]).unwrap().refusal(2), None);
+    }
+
+    #[test]
+    fn a_job_is_named_by_the_user_or_by_slurm() {
+        let step = [("SLURM_JOB_ID", "17"), ("SLURM_STEP_ID", "0")];
+        assert_eq!(read(&[]).unwrap().job, None);
+        assert_eq!(read(&step[..1]).unwrap().job, None, "all steps of an allocation have this");
+        assert_eq!(read(&step).unwrap().job.as_deref(), Some("slurm-17.0"));
+        let named = [step[0], step[1], ("NETFOLD_JOB", "llm")];
+        assert_eq!(read(&named).unwrap().job.as_deref(), Some("llm"));
     }
 
     #[test]

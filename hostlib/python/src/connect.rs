@@ -45,6 +45,7 @@ pub(crate) struct Options {
     stall_timeout: Option<f64>,
     resend_after: Option<f64>,
     busy_poll: Option<f64>,
+    idle_timeout: Option<f64>,
 }
 
 impl Options {
@@ -106,6 +107,7 @@ impl Options {
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
                 "busy_poll" => options.busy_poll = Some(value.extract()?),
+                "idle_timeout" => options.idle_timeout = Some(value.extract()?),
                 "exchange" => options.exchange = Some(value.unbind()),
                 "rendezvous" => options.rendezvous = Some(value.extract()?),
                 "host" => options.host = Some(value.extract()?),
@@ -121,24 +123,8 @@ impl Options {
         Ok(options)
     }
 
-    /// The library's builder.
-    pub(crate) fn into_builder(self, py: Python<'_>) -> PyResult<Builder> {
-        let mut builder = self.begun(py)?;
-        if let Some(job) = self.job {
-            builder = builder.job(job);
-        }
-        if let Some(mode) = self.mode {
-            builder = builder.mode(parse_mode(py, &mode)?);
-        }
-        if let Some(rounding) = self.rounding {
-            builder = builder.rounding(parse_rounding(py, &rounding, self.seed.unwrap_or(0))?);
-        }
-        if let Some(slots) = self.slots {
-            builder = builder.slots(slots);
-        }
-        if let Some(classes) = self.classes {
-            builder = builder.classes(classes);
-        }
+    /// The times that are given.
+    fn with_times(&self, py: Python<'_>, mut builder: Builder) -> PyResult<Builder> {
         let seconds = |name: &str, value: f64| {
             Duration::try_from_secs_f64(value)
                 .map_err(|_| errors::new(py, "argument", &format!("{name} is not a number of seconds")))
@@ -154,6 +140,32 @@ impl Options {
         }
         if let Some(value) = self.busy_poll {
             builder = builder.busy_poll(seconds("busy_poll", value)?);
+        }
+        if let Some(value) = self.idle_timeout {
+            let never = value == f64::INFINITY;
+            let timeout = if never { Duration::MAX } else { seconds("idle_timeout", value)? };
+            builder = builder.idle_timeout(timeout);
+        }
+        Ok(builder)
+    }
+
+    /// The library's builder.
+    pub(crate) fn into_builder(self, py: Python<'_>) -> PyResult<Builder> {
+        let mut builder = self.with_times(py, self.begun(py)?)?;
+        if let Some(job) = self.job {
+            builder = builder.job(job);
+        }
+        if let Some(mode) = self.mode {
+            builder = builder.mode(parse_mode(py, &mode)?);
+        }
+        if let Some(rounding) = self.rounding {
+            builder = builder.rounding(parse_rounding(py, &rounding, self.seed.unwrap_or(0))?);
+        }
+        if let Some(slots) = self.slots {
+            builder = builder.slots(slots);
+        }
+        if let Some(classes) = self.classes {
+            builder = builder.classes(classes);
         }
         let failed = |error| errors::from_library(py, &error);
         // All of them resolve names, which may take long.

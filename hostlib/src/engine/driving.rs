@@ -176,7 +176,8 @@ impl Drive for Engine {
     }
 
     fn is_idle(&self) -> bool {
-        self.streams.len() == 0 && !self.backlog && !self.stop_when_idle && self.failure.is_none()
+        let pending = self.streams.len() > 0 || self.backlog || self.begins_idle;
+        !pending && !self.stop_when_idle && self.failure.is_none()
     }
 
     fn release_time(&self) -> Duration {
@@ -186,9 +187,11 @@ impl Drive for Engine {
 
     fn execute(&mut self, operation: SwitchOperation) -> Option<SwitchOperation> {
         let completion = operation.buffer.completion();
-        let collected = if self.failure.is_none() { self.collect() } else { Ok(()) };
+        let takes = self.failure.is_none() && !self.begins_idle;
+        let collected = if takes { self.collect() } else { Ok(()) };
         self.failure = self.failure.take().or(collected.err());
-        if self.failure.is_some() || self.streams.capacity() == 0 || !self.mailbox.is_empty() {
+        let unable = self.failure.is_some() || self.begins_idle;
+        if unable || self.streams.capacity() == 0 || !self.mailbox.is_empty() {
             return Some(operation);
         }
         self.mailbox.set_busy();
@@ -202,10 +205,15 @@ impl Drive for Engine {
 impl Engine {
     fn turn_until(&mut self, completion: &Completion) -> Result<(), Error> {
         while !completion.has_settled() {
-            if let TurnOutcome::Idle = self.turn()?
-                && !completion.has_settled()
-            {
-                self.sleep()?;
+            match self.turn()? {
+                TurnOutcome::Busy => {}
+                TurnOutcome::Idle if completion.has_settled() => {}
+                TurnOutcome::Idle => self.sleep()?,
+                TurnOutcome::Depart(_) => {
+                    // The thread finds the same at once.
+                    self.polled_at = netfold_proto::Instant::ZERO;
+                    return Ok(());
+                }
             }
         }
         Ok(())

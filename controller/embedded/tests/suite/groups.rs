@@ -233,3 +233,119 @@ fn many_groups() {
     });
     switch.stop().unwrap();
 }
+
+/// Names of groups in the order in which they were admitted and in which they ended; empty for their job.
+#[derive(Default)]
+struct Log {
+    started: Vec<String>,
+    ended: Vec<String>,
+}
+
+/// A switch of so many slots, and what it does.
+fn logged(slots: u32) -> (EmbeddedSwitch, Arc<Mutex<Log>>) {
+    let log = Arc::new(Mutex::new(Log::default()));
+    let events = Arc::clone(&log);
+    let note = move |event: &JobEvent| match event {
+        JobEvent::Started { group, .. } => events.lock().unwrap().started.push(group.clone()),
+        JobEvent::Ended { group, .. } => events.lock().unwrap().ended.push(group.clone()),
+        _ => {}
+    };
+    (EmbeddedSwitch::builder().slots(slots).on_event(note).start().unwrap(), log)
+}
+
+/// A group has slots from its first operation on, until it has had none for its idle timeout; and again from the next one on.
+#[test]
+fn groups_have_slots_while_they_are_used() {
+    let (switch, log) = logged(512);
+    let at = vacant_address().unwrap();
+    let barrier = Barrier::new(3);
+    let lists = || {
+        let log = log.lock().unwrap();
+        let group = |list: &[String]| list.iter().filter(|group| !group.is_empty()).count();
+        (group(&log.started), group(&log.ended))
+    };
+    on_all_ranks(3, |rank| {
+        let idle_timeout = std::time::Duration::from_millis(300);
+        let comm = builder(switch.control(), (rank, 3), at).connect().unwrap();
+        let group = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
+        let unused = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
+        for round in 0..3 {
+            barrier.wait();
+            assert_eq!((group.path().idle, group.attachments().len()), (vec![0], 0));
+            assert_eq!(lists(), (round, round), "before the first operation, and after an idle time");
+            barrier.wait();
+            check(&group, &[0, 1, 2]);
+            assert_eq!((group.path().idle, group.attachments().len()), (vec![], 1));
+            eventually("the group has given its slots back", || {
+                !group.path().idle.is_empty() && lists() == (round + 1, round + 1)
+            });
+            through_switch(&group);
+            check(&comm, &[0, 1, 2]);
+        }
+        [unused, group, comm].into_iter().for_each(|left| left.leave().unwrap());
+    });
+    assert_eq!(log.lock().unwrap().started, ["", "1.0", "1.0", "1.0"]);
+    switch.stop().unwrap();
+}
+
+/// Four times as many groups as the switch has slots for are used after each other.
+#[test]
+fn slots_of_idle_groups_are_for_others() {
+    let (switch, log) = logged(128);
+    let at = vacant_address().unwrap();
+    on_all_ranks(2, |rank| {
+        let comm = builder(switch.control(), (rank, 2), at).connect().unwrap();
+        let idle_timeout = std::time::Duration::from_millis(100);
+        let groups: Vec<Communicator> = (0..32)
+            .map(|_| comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap())
+            .collect();
+        for group in &groups {
+            check(group, &[0, 1]);
+            through_switch(group);
+            eventually("the group is idle", || !group.path().idle.is_empty());
+        }
+        groups.into_iter().chain([comm]).for_each(|left| left.leave().unwrap());
+    });
+    assert_eq!(log.lock().unwrap().started.len(), 33);
+    switch.stop().unwrap();
+}
+
+/// Operations that begin about when the idle timeout is over, on some ranks before and on others after it.
+#[test]
+fn operations_that_begin_while_others_become_idle_are_right() {
+    let (switch, log) = logged(512);
+    let at = vacant_address().unwrap();
+    on_all_ranks(3, |rank| {
+        let comm = builder(switch.control(), (rank, 3), at).connect().unwrap();
+        let idle_timeout = std::time::Duration::from_millis(60);
+        let group = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
+        for round in 0..40u64 {
+            // Differs between ranks and rounds: 0 to 120 ms.
+            let pause = (round * 7 + u64::from(rank) * 5 * (round % 4)) % 13 * 10;
+            std::thread::sleep(std::time::Duration::from_millis(pause));
+            // Executed by the engine's thread, which is idle meanwhile.
+            let sum = group.all_reduce_async(vec![u64::from(rank) + round; 1000], ReduceOp::Sum).unwrap();
+            let (sum, _) = sum.wait().unwrap();
+            assert!(sum.iter().all(|sum| *sum == 3 + 3 * round), "round {round}: {:?}", &sum[..3]);
+        }
+        [group, comm].into_iter().for_each(|left| left.leave().unwrap());
+    });
+    assert!(log.lock().unwrap().started.len() > 3, "it has been idle");
+    switch.stop().unwrap();
+}
+
+/// A group that gets no slots goes on among its ranks, and says why.
+#[test]
+fn a_group_without_room_at_its_first_operation_uses_a_ring() {
+    let switch = EmbeddedSwitch::builder().slots(16).start().unwrap();
+    let at = vacant_address().unwrap();
+    on_all_ranks(2, |rank| {
+        let comm = builder(switch.control(), (rank, 2), at).connect().unwrap();
+        let group = comm.split(Some(0), 0).unwrap().unwrap().connect().unwrap();
+        through_switch(&group);
+        check(&group, &[0, 1]);
+        assert!(matches!(group.path().network, Network::Ring { .. }), "{}", group.path());
+        [group, comm].into_iter().for_each(|left| left.leave().unwrap());
+    });
+    switch.stop().unwrap();
+}

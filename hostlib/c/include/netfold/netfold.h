@@ -577,6 +577,15 @@ netfold_result netfold_builder_set_busy_poll(netfold_builder *builder,
                                              uint64_t time_us);
 
 /**
+ * After how long without an operation the ranks give the slots of their switch back, in milliseconds, to request them again for the next
+ * operation; 0 for never. The default is 10 s for groups, and never for jobs.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_idle_timeout(netfold_builder *builder,
+                                                uint64_t timeout_ms);
+
+/**
  * Address at which rank 0 listens and where the others find it, "HOST:PORT", the same on all ranks. With it (or an exchange)
  * ranks of one host reduce in shared memory, a switch is optional, hosts do everything that a switch cannot, and the job survives the loss
  * of a switch. Names are resolved now.

@@ -62,6 +62,7 @@ static void null_pointers(void)
     IS(netfold_builder_set_join_timeout(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_stall_timeout(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_busy_poll(NULL, 1), NULL_POINTER);
+    IS(netfold_builder_set_idle_timeout(NULL, 1), NULL_POINTER);
     IS(netfold_builder_connect(NULL, &comm), NULL_POINTER);
     OK(netfold_builder_new(&builder));
     IS(netfold_builder_connect(builder, NULL), NULL_POINTER); /* and frees it */
@@ -208,6 +209,8 @@ static netfold_comm *join(struct member *member)
     OK(netfold_builder_set_join_timeout(builder, 60000));
     OK(netfold_builder_set_stall_timeout(builder, 60000));
     OK(netfold_builder_set_busy_poll(builder, 20));
+    OK(netfold_builder_set_idle_timeout(builder, 0));
+    OK(netfold_builder_set_idle_timeout(builder, UINT64_MAX));
     OK(netfold_builder_set_host(builder, "one host"));
     OK(netfold_builder_set_fall_back(builder, true));
     if (member->table != NULL)

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use netfold_controller::JobEvent;
 use netfold_embedded::EmbeddedSwitch;
 use netfold_testkit::captured::CapturedProcess;
 use netfold_testkit::process::present;
@@ -216,6 +217,29 @@ fn all_kinds_of_calls_are_correct_by_netfold_and_by_mpi() {
         assert!(!output.contains("are left to MPI: "), "{output}");
     }
     assert!(switch.stop().unwrap().results > 0);
+}
+
+/// The first communicator of all ranks is the job, and all others are groups of it.
+#[test]
+fn communicators_are_groups_of_one_job() {
+    if !tools("communicators as groups") {
+        return;
+    }
+    let program = compile("mpicc", "hostlib/mpi/tests/all_kinds.c", "all_kinds_groups", &[]);
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&started);
+    let note = move |event: &JobEvent| {
+        if let JobEvent::Started { name, group, .. } = event {
+            log.lock().unwrap().push((name.to_string(), group.clone()));
+        }
+    };
+    let switch = EmbeddedSwitch::builder().on_event(note).start().unwrap();
+    let output = Job::new(&program).switch(&switch, APART).run();
+    assert!(output.contains("all kinds: passed"), "{output}");
+    let started = started.lock().unwrap();
+    let (job, groups): (Vec<_>, Vec<_>) = started.iter().partition(|(_, group)| group.is_empty());
+    assert!(job.len() == 1 && groups.len() > 1, "{started:?}");
+    assert!(groups.iter().all(|(name, _)| *name == job[0].0), "{started:?}");
 }
 
 /// A mistake of the program is an error on every rank, through its error handler, and a new communicator works.

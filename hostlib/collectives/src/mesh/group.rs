@@ -154,6 +154,11 @@ impl Mesh {
         self.failed.is_none() && self.links.iter().flatten().any(Link::has_unread_bytes)
     }
 
+    /// Whether calls fail because another rank has closed its connection, or it is broken. Does not block.
+    pub fn has_lost_rank(&self) -> bool {
+        self.failed.is_some() || self.links.iter().flatten().any(Link::is_lost)
+    }
+
     /// Any collective. The other methods are this with fewer arguments and document the sizes. `op` matters only where something is
     /// reduced.
     ///

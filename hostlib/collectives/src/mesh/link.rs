@@ -131,6 +131,16 @@ impl Link {
         self.begin < self.end || self.stream.peek(&mut [0]).is_ok_and(|len| len > 0)
     }
 
+    /// Whether the other rank has closed the connection, or it is broken, and every byte that was received is used.
+    pub(crate) fn is_lost(&self) -> bool {
+        use std::io::ErrorKind::{Interrupted, WouldBlock};
+        self.begin == self.end
+            && match self.stream.peek(&mut [0]) {
+                Ok(len) => len == 0,
+                Err(error) => !matches!(error.kind(), WouldBlock | Interrupted),
+            }
+    }
+
     /// Drops used bytes.
     pub(crate) fn consume(&mut self, len: usize) {
         self.begin += len;

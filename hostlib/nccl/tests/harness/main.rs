@@ -15,10 +15,13 @@ mod plugin;
 mod tensor;
 mod windows;
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
 
+use netfold_controller::JobEvent;
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_testkit::process::Process;
@@ -131,7 +134,12 @@ fn exports(plugin: &Path) {
 }
 
 fn switch(loss: bool) -> EmbeddedSwitch {
+    switch_with(loss, |_| {})
+}
+
+fn switch_with(loss: bool, on_event: impl FnMut(&JobEvent) + Send + 'static) -> EmbeddedSwitch {
     EmbeddedSwitch::builder()
+        .on_event(on_event)
         .middleware(move |io| {
             let rate = if loss { 0.01 } else { 0.0 };
             Ok(Box::new(Faulty::new(io, FaultConfig::with_loss(SEED, rate))))
@@ -144,10 +152,25 @@ fn controller(address: SocketAddr) -> Vec<(String, String)> {
     vec![("NETFOLD_CONTROLLER".into(), address.to_string())]
 }
 
+/// The job whose groups the communicators of [`life_cycle`] are.
+const JOB: &str = "training";
+
 fn life_cycle(plugin: &Path, version: u32) {
-    let switch = switch(true);
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&started);
+    let switch = switch_with(true, move |event| {
+        if let JobEvent::Started { name, group, .. } = event {
+            log.lock().unwrap().push((name.to_string(), group.clone()));
+        }
+    });
     let address = switch.control();
-    let outcome = Ranks::start(plugin, "everything", version, WORLD, |_| controller(address)).run(|| ());
+    let variables = |_| [controller(address), vec![("NETFOLD_JOB".into(), JOB.into())]].concat();
+    let outcome = Ranks::start(plugin, "everything", version, WORLD, variables).run(|| ());
+    let started = started.lock().unwrap();
+    let groups: BTreeSet<&str> = started.iter().map(|(_, group)| group.as_str()).collect();
+    println!("  groups of job {JOB}: {}", groups.len());
+    assert!(started.iter().all(|(name, group)| name == JOB && group.starts_with("nccl-")), "{started:?}");
+    assert!(!groups.is_empty(), "communicators are groups: {started:?}");
     let counters = switch.counters().expect("the switch runs");
     println!(
         "  switch: {} packets in, {} results, {} of them repeated",

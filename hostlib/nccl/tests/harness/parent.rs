@@ -58,6 +58,8 @@ impl Ranks {
             let mut command = Command::new(std::env::current_exe().unwrap());
             for name in [
                 "NETFOLD_CONTROLLER",
+                "NETFOLD_JOB",
+                "SLURM_JOB_ID",
                 "NETFOLD_CA",
                 "NETFOLD_TENANT",
                 "NETFOLD_TOKEN",

@@ -70,6 +70,7 @@ class Communicator:
         stall_timeout: Optional[float] = None,
         resend_after: Optional[float] = None,
         busy_poll: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
         warn_unused_switch: bool = True,
     ) -> None:
         """Joins the job; returns when all ranks have joined.
@@ -113,7 +114,9 @@ class Communicator:
         ``RuntimeWarning`` of rank 0 with the reason, unless ``warn_unused_switch=False``.
 
         Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move,
-        ``busy_poll`` for polling before a thread that waits for results sleeps (default 0; takes a core while results are awaited).
+        ``busy_poll`` for polling before a thread that waits for results sleeps (default 0; takes a core while results are awaited),
+        ``idle_timeout`` without an operation after which ranks give the slots of their switch back, to request them again for the next one
+        (default 10 for groups, never, ``math.inf``, for jobs).
         """
         rank, world_size = _environment.place(rank, world_size)
         self._native = _netfold.Communicator(
@@ -147,6 +150,7 @@ class Communicator:
             stall_timeout=stall_timeout,
             resend_after=resend_after,
             busy_poll=busy_poll,
+            idle_timeout=idle_timeout,
         )
         self._mode = mode
         _open.add(self)

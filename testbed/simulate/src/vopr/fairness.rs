@@ -83,6 +83,7 @@ impl World {
             slots: 64,
             starts,
             think: Duration::ZERO,
+            idle_timeout: None,
         });
         self.meshes.push(std::sync::Arc::new(std::sync::Mutex::new(MeshState::new(world))));
         let start = self.now;

@@ -35,12 +35,15 @@ pub(super) struct JobPlan {
     pub(super) starts: Vec<Duration>,
     /// Time between operations.
     pub(super) think: Duration,
+    /// After how long without an operation linked ranks give their slots back, if they do.
+    pub(super) idle_timeout: Option<Duration>,
 }
 
 impl JobPlan {
     /// What its ranks have set.
     pub(super) fn settings(&self) -> Settings {
-        Settings { mode: Mode::Bfp32, group_key: self.group_key.clone(), tolerance: self.tolerance }
+        let JobPlan { tolerance, idle_timeout, .. } = *self;
+        Settings { mode: Mode::Bfp32, group_key: self.group_key.clone(), tolerance, idle_timeout }
     }
 }
 
@@ -298,6 +301,8 @@ fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
         slots: 1 << rng.random_range(3..=6),
         starts: (0..world).map(|_| late(rng)).collect(),
         think: Duration::from_millis(rng.random_range(0..4_000)),
+        idle_timeout: (linked && rng.random_bool(0.5))
+            .then(|| Duration::from_millis(rng.random_range(100..3_000))),
     }
 }
 
