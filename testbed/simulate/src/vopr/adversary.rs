@@ -106,7 +106,9 @@ impl Adversary {
                 let claimed = rng.random_bool(0.3).then(|| victims[rng.random_range(0..victims.len())]);
                 let port = claimed.map_or(port, |claimed| claimed.port());
                 let address = claimed.map(|claimed| claimed.ip());
+                let group = rng.random_bool(0.3).then(|| format!("group{}", rng.random_range(0..jobs)));
                 SessionRequest::Join(Join {
+                    group: group.unwrap_or_default(),
                     credentials: Some(Credentials { tenant: tenant.into(), token }),
                     address,
                     movable: rng.random_bool(0.5),

@@ -75,6 +75,7 @@ impl World {
         let op = |op| OpPlan { collective: Collective::AllReduce, elements: 3_000, floats: op % 2 == 0 };
         let (starts, world) = (vec![self.now; hosts.len()], hosts.len() as u16);
         self.plan.jobs.push(JobPlan {
+            of: None,
             hosts,
             linked: false,
             group_key: None,

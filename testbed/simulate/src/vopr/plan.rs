@@ -21,6 +21,8 @@ pub(super) const HOSTS_PER_LEAF: usize = 4;
 /// A job of the tenant whose jobs must not fail.
 #[derive(Debug, Clone)]
 pub(super) struct JobPlan {
+    /// The job of which this is a group.
+    pub(super) of: Option<usize>,
     /// The host of each rank.
     pub(super) hosts: Vec<usize>,
     /// Whether its ranks can continue without a switch.
@@ -171,7 +173,11 @@ impl Plan {
         let rng = &mut rng;
         let leaves = rng.random_range(1..=2);
         let controllers = rng.random_range(1..=3);
-        let jobs: Vec<_> = (0..rng.random_range(1..=4)).map(|_| job(rng, leaves)).collect();
+        let mut jobs: Vec<_> = (0..rng.random_range(1..=4)).map(|_| job(rng, leaves)).collect();
+        for index in 1..jobs.len() {
+            let of = rng.random_range(0..index);
+            jobs[index].of = (jobs[of].of.is_none() && rng.random_bool(0.4)).then_some(of);
+        }
         let authenticated = rng.random_bool(0.4);
         let undetected = if authenticated && rng.random_bool(0.7) { rng.random::<f64>() * 0.03 } else { 0.0 };
         let micros = |rng: &mut Xoshiro256PlusPlus, range| Duration::from_micros(rng.random_range(range));
@@ -293,6 +299,7 @@ fn job(rng: &mut Xoshiro256PlusPlus, leaves: usize) -> JobPlan {
     // What lacks contributions is compared with sums of some ranks, which is exact.
     let tolerance = Tolerance { parts, rescale: !bounded, stragglers: bounded && rng.random() };
     JobPlan {
+        of: None,
         hosts,
         linked,
         tolerance,

@@ -93,9 +93,12 @@ impl World {
         (finished, ended)
     }
 
-    /// **Real causes**: whether a fault can have ended a job by then.
+    /// **Real causes**: whether a fault can have ended a job by then. Groups end with their job.
     fn can_end(&self, job: usize, by: Duration) -> bool {
         let plan = &self.plan.jobs[job];
+        if plan.of.is_some_and(|of| self.can_end(of, by)) {
+            return true;
+        }
         let admitted = self.ranks.iter().filter(|rank| rank.job == job).map(|rank| rank.admitted);
         // The job is set up once every rank knows that it is admitted.
         let running = admitted.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());

@@ -105,11 +105,13 @@ impl World {
             let (plan, job, rank) = (&process.plan, process.job, process.rank);
             let (tenant, token) = TENANTS[0];
             let mode = plan.settings().mode;
+            let name = format!("job{}", plan.of.unwrap_or(job));
             let join = Join {
                 credentials: Some(Credentials { tenant: tenant.into(), token: token.into() }),
                 movable: plan.linked,
                 authenticated: self.plan.authenticated,
-                ..Join::new(format!("job{job}"), (rank, world), mode, plan.slots, attempt.endpoint.port())
+                group: plan.of.map(|_| format!("group{job}")).unwrap_or_default(),
+                ..Join::new(name, (rank, world), mode, plan.slots, attempt.endpoint.port())
             };
             attempt.joining = Some(Joining::new(now, &join, JOIN_TIMEOUT));
             self.say(conn, &SessionRequest::Join(join));
