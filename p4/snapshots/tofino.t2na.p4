@@ -145,6 +145,7 @@ struct metadata_t {
     bit<1> x_bare;
     bit<8> x_check;
     bit<1> x_harvest;
+    bit<8> x_version_kind;
     bit<1> x_bad_checksum;
     bit<1> x_counts_packets;
     bit<8> x_packets_index;
@@ -177,6 +178,7 @@ parser IngressParserImpl(
         meta.x_bare = 0;
         meta.x_check = 0;
         meta.x_harvest = 0;
+        meta.x_version_kind = 0;
         meta.x_bad_checksum = 0;
         meta.x_counts_packets = 0;
         meta.x_packets_index = 0;
@@ -209,6 +211,7 @@ parser IngressParserImpl(
     }
     state netfold {
         pkt.extract(hdr.netfold);
+        meta.x_version_kind = hdr.netfold.version_kind;
         transition select(hdr.netfold.flags) {
             0x80 &&& 0x80: bare;
             default: lanes;
@@ -534,7 +537,7 @@ control IngressImpl(
         key = {
             meta.x_check: ternary;
             meta.reason: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
         }
         actions = {
             NoAction;
@@ -544,7 +547,7 @@ control IngressImpl(
         const default_action = NoAction();
         size = 2;
         const entries = {
-            (0x0, 0x0, 0x6): claim_peek_out();
+            (0x0, 0x0, 0x6 &&& 0xf): claim_peek_out();
             (0x0, 0x0, _): claim_touch_out();
         }
     }
@@ -576,7 +579,7 @@ control IngressImpl(
         key = {
             meta.x_check: ternary;
             meta.reason: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
         }
         actions = {
             NoAction;
@@ -586,7 +589,7 @@ control IngressImpl(
         const default_action = NoAction();
         size = 2;
         const entries = {
-            (0x0, 0x0, 0x6): version_peek_out();
+            (0x0, 0x0, 0x6 &&& 0xf): version_peek_out();
             (0x0, 0x0, _): version_touch_out();
         }
     }
@@ -644,7 +647,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
         }
@@ -713,7 +716,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -784,7 +787,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -855,7 +858,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -926,7 +929,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -997,7 +1000,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1068,7 +1071,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1139,7 +1142,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1210,7 +1213,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1281,7 +1284,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1352,7 +1355,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1423,7 +1426,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1494,7 +1497,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1565,7 +1568,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1636,7 +1639,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1707,7 +1710,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1778,7 +1781,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1849,7 +1852,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1920,7 +1923,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1991,7 +1994,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2062,7 +2065,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2133,7 +2136,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2204,7 +2207,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2275,7 +2278,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2346,7 +2349,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2417,7 +2420,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2488,7 +2491,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2559,7 +2562,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2630,7 +2633,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2701,7 +2704,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2772,7 +2775,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2843,7 +2846,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2914,7 +2917,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;

@@ -154,6 +154,7 @@ struct metadata_t {
     bit<1> x_bare;
     bit<8> x_check;
     bit<1> x_harvest;
+    bit<8> x_version_kind;
     bit<1> x_bad_checksum;
     bit<1> x_counts_packets;
     bit<8> x_packets_index;
@@ -186,6 +187,7 @@ parser IngressParserImpl(
         meta.x_bare = 0;
         meta.x_check = 0;
         meta.x_harvest = 0;
+        meta.x_version_kind = 0;
         meta.x_bad_checksum = 0;
         meta.x_counts_packets = 0;
         meta.x_packets_index = 0;
@@ -221,6 +223,7 @@ parser IngressParserImpl(
     }
     state netfold {
         pkt.extract(hdr.netfold);
+        meta.x_version_kind = hdr.netfold.version_kind;
         transition select(hdr.netfold.flags) {
             0x80 &&& 0x80: bare;
             default: lanes;
@@ -242,6 +245,7 @@ parser IngressParserImpl(
         pkt.extract(hdr.ipv4);
         pkt.extract(hdr.udp);
         pkt.extract(hdr.netfold);
+        meta.x_version_kind = hdr.netfold.version_kind;
         pkt.extract(hdr.lanes_0);
         pkt.extract(hdr.lanes_1);
         transition accept;
@@ -571,7 +575,7 @@ control IngressImpl(
             meta.x_harvest: ternary;
             meta.x_check: ternary;
             meta.reason: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
         }
         actions = {
             NoAction;
@@ -582,7 +586,7 @@ control IngressImpl(
         size = 3;
         const entries = {
             (0x1, _, _, _): NoAction();
-            (0x0, 0x0, 0x0, 0x6): claim_peek_out();
+            (0x0, 0x0, 0x0, 0x6 &&& 0xf): claim_peek_out();
             (0x0, 0x0, 0x0, _): claim_touch_out();
         }
     }
@@ -615,7 +619,7 @@ control IngressImpl(
             meta.x_harvest: ternary;
             meta.x_check: ternary;
             meta.reason: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
         }
         actions = {
             NoAction;
@@ -626,7 +630,7 @@ control IngressImpl(
         size = 3;
         const entries = {
             (0x1, _, _, _): NoAction();
-            (0x0, 0x0, 0x0, 0x6): version_peek_out();
+            (0x0, 0x0, 0x0, 0x6 &&& 0xf): version_peek_out();
             (0x0, 0x0, 0x0, _): version_touch_out();
         }
     }
@@ -685,7 +689,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
         }
@@ -762,7 +766,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -842,7 +846,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -922,7 +926,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1002,7 +1006,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1082,7 +1086,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1162,7 +1166,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1242,7 +1246,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1322,7 +1326,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1402,7 +1406,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1482,7 +1486,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1562,7 +1566,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1642,7 +1646,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1722,7 +1726,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1802,7 +1806,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1882,7 +1886,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -1962,7 +1966,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2042,7 +2046,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2122,7 +2126,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2202,7 +2206,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2282,7 +2286,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2362,7 +2366,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2442,7 +2446,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2522,7 +2526,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2602,7 +2606,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2682,7 +2686,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2762,7 +2766,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2842,7 +2846,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -2922,7 +2926,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -3002,7 +3006,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -3082,7 +3086,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -3162,7 +3166,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;
@@ -3242,7 +3246,7 @@ control IngressImpl(
             meta.x_check: ternary;
             meta.reason: ternary;
             meta.controller: ternary;
-            hdr.netfold.version_kind[3:0]: ternary;
+            meta.x_version_kind: ternary;
             meta.diff: ternary;
             meta.duplicate: ternary;
             meta.x_bare: ternary;

@@ -25,7 +25,7 @@ use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
-use lower::{Lowered, PathState, To};
+use lower::{Copied, Lowered, PathState, To};
 
 /// A chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -46,6 +46,15 @@ impl Chip {
         }
     }
 
+    /// Lanes of one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; on
+    /// Tofino 2 the containers that stateful units can read and write.
+    pub const fn lanes_max(self) -> u32 {
+        match self {
+            Self::Tofino1 => 70,
+            Self::Tofino2 => 84,
+        }
+    }
+
     /// Words that a stateful unit outputs in one pass: one, or both halves of a pair.
     pub(crate) const fn both_halves(self) -> bool {
         matches!(self, Self::Tofino2)
@@ -54,9 +63,6 @@ impl Chip {
 
 /// Register actions of a register, on either chip.
 pub const REGISTER_ACTIONS_MAX: usize = 4;
-/// Lanes of one pass: 32 stateful units of the 8 stages that lanes can have on Tofino 1, two lanes each; on Tofino 2 the
-/// header vector binds (see [`crate::estimate`]).
-pub const LANES_MAX: u32 = 64;
 /// Recirculation port of pipe 0.
 const RECIRCULATION_PORT: u32 = 68;
 
@@ -104,12 +110,22 @@ impl Printer {
                 "lanes are 32-bit words, in pairs",
             ));
         }
-        if lanes > LANES_MAX || !lanes.is_multiple_of(2) {
+        let most = self.chip.lanes_max();
+        if lanes > most || !lanes.is_multiple_of(2) {
             return Err(refusal(
                 format!("{lanes} lanes a packet"),
                 format!(
-                    "an even number up to {LANES_MAX} in one pass; more take further pipes, which are not printed"
+                    "an even number up to {most} in one pass; more take further pipes, which are not printed"
                 ),
+            ));
+        }
+        if let (Some(gate), false) = (self.l.gates.first(), self.chip.both_halves()) {
+            return Err(refusal(
+                format!(
+                    "conditions on the output of register '{}' (a switch below a parent)",
+                    self.p().register(gate.register).name
+                ),
+                "the two stages that they take are not there on Tofino 1; use Tofino 2",
             ));
         }
         self.w.line(format!("// {}: {}.", self.p().name, self.p().about));
@@ -264,6 +280,14 @@ impl Printer {
     fn extract(&mut self, part: Part) {
         for name in self.part_names(part) {
             self.w.line(format!("pkt.extract(hdr.{name});"));
+        }
+        for Copied { header, container, copy } in self.l.copies.clone() {
+            if part == Part::Header(header) {
+                let from = &self.fields.of(header)[container].name;
+                let to = &self.p().metadata[usize::from(copy.0)].name;
+                let line = format!("meta.{to} = hdr.{}.{from};", self.p().header(header).name);
+                self.w.line(line);
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Limits {
     pub map_rams: u32,
     /// TCAM blocks of a stage, 44 bits by 512.
     pub tcam_blocks: u32,
-    /// Containers of 8, 16 and 32 bits that a stage can compute on.
+    /// Containers of 8, 16 and 32 bits, with those that only copy (mocha, Tofino 2) or are not seen by stages (tagalong, Tofino 1).
     pub containers: [u32; 3],
     /// Minimum and maximum bytes of the egress parser; 0 is no limit.
     pub egress_parse: [u32; 2],
@@ -34,12 +34,12 @@ impl Limits {
             units: 4,
             map_rams: 48,
             tcam_blocks: 24,
-            containers: [64, 96, 64],
+            containers: [96, 144, 96],
             egress_parse: [65, 160],
         };
         match chip {
             Chip::Tofino1 => common,
-            Chip::Tofino2 => Self { stages: 20, containers: [48, 72, 48], egress_parse: [0, 0], ..common },
+            Chip::Tofino2 => Self { stages: 20, containers: [64, 96, 64], egress_parse: [0, 0], ..common },
         }
     }
 
@@ -51,11 +51,5 @@ impl Limits {
     /// Bits of all containers.
     pub const fn phv_bits(&self) -> u32 {
         self.containers[0] * 8 + self.containers[1] * 16 + self.containers[2] * 32
-    }
-
-    /// Words that one pass can add: 64. On Tofino 1 that is 8 stages of 4 pairs, and half of the containers; Tofino 2 has
-    /// stages for 128, but computing containers for no more than this besides the headers.
-    pub const fn words_per_pass(&self) -> u32 {
-        crate::tna::LANES_MAX
     }
 }

@@ -22,9 +22,11 @@ impl Display for Estimate {
         row("stages", self.stages.to_string(), self.stages_of.to_string())?;
         row("stateful units, fullest stage", self.units_per_stage.to_string(), "4".into())?;
         row("register actions of a lane pair", self.register_actions.to_string(), "4".into())?;
+        row("stateful units", self.stateful_units.to_string(), (4 * self.stages_of).to_string())?;
+        row("map RAMs", self.map_rams.to_string(), (self.map_rams_of * self.stages_of).to_string())?;
         row("map RAMs, fullest stage", self.rams_per_stage.to_string(), self.map_rams_of.to_string())?;
-        row("SRAM blocks of registers", self.sram_blocks.to_string(), (80 * self.stages_of).to_string())?;
-        row("TCAM blocks of the first stage", self.tcam_blocks.to_string(), self.tcam_blocks_of.to_string())?;
+        row("SRAM blocks", self.sram_blocks.to_string(), (80 * self.stages_of).to_string())?;
+        row("TCAM blocks", self.tcam_blocks.to_string(), self.tcam_blocks_of.to_string())?;
         for (i, bits) in [8, 16, 32].into_iter().enumerate() {
             let name = format!("containers of {bits} bits");
             row(&name, self.containers[i].to_string(), self.containers_of[i].to_string())?;

@@ -82,6 +82,17 @@ impl<L: Clone + PartialEq> Tree<L> {
         }
     }
 
+    /// The same decisions on other keys.
+    pub(super) fn rekeyed(&self, key: &impl Fn(&Test) -> Test) -> Self {
+        match self {
+            Self::Leaf(leaf) => Self::Leaf(leaf.clone()),
+            Self::If(patterns, then, otherwise) => {
+                let patterns = patterns.iter().map(|pattern| pattern.iter().map(key).collect()).collect();
+                Self::If(patterns, Box::new(then.rekeyed(key)), Box::new(otherwise.rekeyed(key)))
+            }
+        }
+    }
+
     /// Every leaf.
     pub(super) fn leaves(&self) -> Vec<&L> {
         match self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::decision::Tree;
-use super::lower::{PathState, To};
+use super::lower::{Gate, PathState, To};
 use super::{Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
@@ -14,6 +14,17 @@ use crate::writer::joined;
 const CELL_BYTES: u32 = 80;
 /// Headers of a frame: Ethernet, IPv4, UDP, Netfold.
 const HEADERS_BYTES: u32 = 14 + 20 + 8 + netfold_wire::header::LEN as u32;
+
+/// Registers by the stage that they are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Registers {
+    /// Those of stage 1.
+    Front,
+    /// Those whose outputs others depend on.
+    Gates,
+    /// The rest.
+    Others,
+}
 
 /// Match of packets that clear lanes: key, value and mask.
 type Kind = (Expr, u64, u64);
@@ -83,7 +94,7 @@ impl Printer {
         } else {
             lines.append(&mut first);
         }
-        lines.extend(self.register_tables(true)?);
+        lines.extend(self.register_tables(Registers::Front)?);
         self.w.line("@hidden");
         self.w.open("action x_compare() {");
         let compare = self.l.compare.clone();
@@ -91,7 +102,18 @@ impl Printer {
         self.w.close("}");
         self.w.line("");
         lines.push("x_compare();".into());
-        lines.extend(self.register_tables(false)?);
+        let gates = self.l.gates.clone();
+        if !gates.is_empty() {
+            lines.extend(self.register_tables(Registers::Gates)?);
+            self.w.line("@hidden");
+            self.w.open("action x_compare_outputs() {");
+            let differences: Vec<_> = gates.iter().map(Gate::assignment).collect();
+            self.assign_all(&differences)?;
+            self.w.close("}");
+            self.w.line("");
+            lines.push("x_compare_outputs();".into());
+        }
+        lines.extend(self.register_tables(Registers::Others)?);
         lines.extend(self.outcome_table()?);
         self.w.line("@hidden");
         self.w.open("action x_no_lanes() {");
@@ -317,15 +339,16 @@ impl Printer {
         self.w.line("");
     }
 
-    /// Tables of the registers of the first stages, or of the others.
-    fn register_tables(&mut self, front: bool) -> Result<Vec<String>, Refusal> {
-        let tree = if front { self.l.front.clone() } else { self.l.paths.clone() };
+    /// Tables of registers.
+    fn register_tables(&mut self, which: Registers) -> Result<Vec<String>, Refusal> {
+        let tree = if which == Registers::Front { self.l.front.clone() } else { self.l.paths.clone() };
         let mut lines = Vec::new();
         for i in 0..self.p().registers.len() as u16 {
             let id = RegisterId(i);
             let touched =
                 tree.leaves().iter().any(|path| path.touches.iter().any(|(known, ..)| *known == id));
-            if !touched {
+            let gate = self.l.gates.iter().any(|gate| gate.register == id);
+            if !touched || (which != Registers::Front && gate != (which == Registers::Gates)) {
                 continue;
             }
             let touches = self.touches(&tree, id)?;

@@ -14,8 +14,11 @@
 //!
 //! The checks and the table run in parallel; if a check fails, the table's result is ignored.
 
+use std::collections::BTreeSet;
+
 use super::decision::Tree;
 use super::refusal;
+use crate::fields::{Container, Containers};
 use crate::ir::*;
 use crate::refusal::Refusal;
 use crate::v1model::visit;
@@ -78,6 +81,16 @@ impl PathState {
                 match (op, &l, &r) {
                     (BinOp::Eq, Expr::Const(a, _), Expr::Const(b, _)) => Expr::Const(u64::from(a == b), 0),
                     (BinOp::Ne, Expr::Const(a, _), Expr::Const(b, _)) => Expr::Const(u64::from(a != b), 0),
+                    // The same operation with two constants.
+                    (
+                        BinOp::And | BinOp::Or,
+                        Expr::Binary(inner, value, first),
+                        Expr::Const(second, bits),
+                    ) if inner == op && matches!(**first, Expr::Const(..)) => {
+                        let Expr::Const(first, _) = **first else { unreachable!("matched above") };
+                        let both = if *op == BinOp::And { first & second } else { first | second };
+                        Expr::Binary(*op, value.clone(), Box::new(Expr::Const(both, *bits)))
+                    }
                     _ => Expr::Binary(*op, Box::new(l), Box::new(r)),
                 }
             }
@@ -118,13 +131,45 @@ pub(super) struct Lowered {
     pub(super) front: Tree<PathState>,
     /// Differences of stage 2.
     pub(super) compare: Vec<(LValue, Expr)>,
+    /// Registers whose outputs others depend on, after those of stage 1, and the differences of these outputs.
+    pub(super) gates: Vec<Gate>,
+    /// Containers that registers are chosen by and outcomes assign, with the variable that the parser copies each to. So the outcome can be
+    /// in a stage before the last register.
+    pub(super) copies: Vec<Copied>,
     /// The rest.
     pub(super) paths: Tree<PathState>,
+}
+
+/// A condition on a register's output: its difference from a field, computed in a stage of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Gate {
+    pub(super) register: RegisterId,
+    output: MetaId,
+    field: Expr,
+    /// The difference.
+    pub(super) difference: MetaId,
+}
+
+impl Gate {
+    /// The output less the field.
+    pub(super) fn assignment(&self) -> (LValue, Expr) {
+        (LValue::Meta(self.difference), Expr::Meta(self.output) - self.field.clone())
+    }
+}
+
+/// A copied container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Copied {
+    pub(super) header: HeaderId,
+    /// Its number in the header.
+    pub(super) container: usize,
+    pub(super) copy: MetaId,
 }
 
 struct Lowering {
     program: Program,
     bare: MetaId,
+    gates: Vec<Gate>,
 }
 
 /// Lowers a valid program.
@@ -135,8 +180,34 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
         MetaId(program.metadata.len() as u16 - 1)
     };
     let (bare, check, harvest) = (add("x_bare", 1), add("x_check", 8), add("x_harvest", 1));
-    let this = Lowering { program, bare };
+    let this = Lowering { program, bare, gates: vec![] };
     this.lower(check, harvest)
+}
+
+/// The containers that a tree's conditions compare and its paths assign.
+fn assigned_keys(
+    fields: &Containers,
+    front: &Tree<PathState>,
+    paths: &Tree<PathState>,
+) -> Vec<(HeaderId, usize)> {
+    let assigned: BTreeSet<_> = paths
+        .leaves()
+        .into_iter()
+        .flat_map(|path| &path.values)
+        .filter_map(|(place, _)| match place {
+            LValue::Field(header, field) => Some((header.0, fields.position(*header, *field).container)),
+            LValue::Meta(_) => None,
+        })
+        .collect();
+    let mut found = Vec::new();
+    for key in [front.decision().keys, paths.decision().keys].iter().flatten() {
+        let Expr::Field(header, field) = key else { continue };
+        let at = (*header, fields.position(*header, *field).container);
+        if assigned.contains(&(at.0.0, at.1)) && !found.contains(&at) {
+            found.push(at);
+        }
+    }
+    found
 }
 
 /// The reason of each path through the checks; 0 if none.
@@ -151,7 +222,7 @@ fn reasons(checks: &Tree<PathState>, reason: MetaId) -> Tree<Expr> {
 }
 
 impl Lowering {
-    fn lower(self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
+    fn lower(mut self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
         let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
         let ingress = self.program.ingress.clone();
         let [Stmt::Assign(port, Expr::Intrinsic(Intrinsic::IngressPort)), rest @ ..] = &ingress[..] else {
@@ -184,6 +255,7 @@ impl Lowering {
         let checks = reasons(&checks, reason);
         let (index, offset, front, compare, behind) = self.admitted(admitted)?;
         self.check_actions(*table)?;
+        self.find_gates(&behind)?;
         // If a check has failed, the table counts as not applied.
         let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
         let given = self.given(*table);
@@ -202,7 +274,10 @@ impl Lowering {
         all.extend(tail.iter().cloned());
         let front = self.walk(&refs(&fronts), start.clone())?;
         let paths = self.walk(&refs(&all), start)?;
+        let copies = self.copies(&front, &paths);
         Ok(Lowered {
+            gates: self.gates,
+            copies,
             bare: self.bare,
             check,
             harvest,
@@ -216,6 +291,67 @@ impl Lowering {
             paths,
             program: self.program,
         })
+    }
+
+    /// Declares a copy of each container that registers are chosen by and outcomes assign.
+    fn copies(&mut self, front: &Tree<PathState>, paths: &Tree<PathState>) -> Vec<Copied> {
+        let fields = Containers::new(&self.program);
+        let copied = assigned_keys(&fields, front, paths).into_iter().map(|(header, container)| {
+            let Container { name, bits, .. } = &fields.of(header)[container];
+            self.program.metadata.push(Meta { name: format!("x_{name}"), bits: *bits });
+            Copied { header, container, copy: MetaId(self.program.metadata.len() as u16 - 1) }
+        });
+        copied.collect()
+    }
+
+    /// Declares a difference for each comparison of a field with what a register of the admitted block outputs.
+    fn find_gates(&mut self, block: &[Stmt]) -> Result<(), Refusal> {
+        let mut outputs: Vec<(MetaId, RegisterId)> = Vec::new();
+        let mut compared: Vec<(Expr, Expr)> = Vec::new();
+        visit(block, &mut |stmt| match stmt {
+            Stmt::Exec { register, output: Output::Place(LValue::Meta(meta)), .. } => {
+                outputs.push((*meta, *register));
+            }
+            Stmt::If(cond, ..) => comparisons(cond, &mut compared),
+            _ => {}
+        });
+        for (value, field) in compared {
+            let Some((output, register)) = outputs.iter().find(|(meta, _)| value == Expr::Meta(*meta)) else {
+                continue;
+            };
+            if self.gates.iter().any(|gate| gate.output == *output && gate.field == field) {
+                continue;
+            }
+            if self.gates.iter().any(|gate| gate.register != *register) {
+                return Err(refusal(
+                    "conditions on the outputs of two registers behind the differences",
+                    "one register, whose output is compared in a stage of its own",
+                ));
+            }
+            let name = format!("x_{}_differs", self.program.register(*register).name);
+            self.program.metadata.push(Meta { name, bits: 32 });
+            let difference = MetaId(self.program.metadata.len() as u16 - 1);
+            self.gates.push(Gate { register: *register, output: *output, field, difference });
+        }
+        Ok(())
+    }
+
+    /// The condition with comparisons of registers' outputs as differences.
+    fn gated(&self, cond: &Expr) -> Expr {
+        match cond {
+            Expr::Not(inner) => !self.gated(inner),
+            Expr::Binary(op, left, right) => {
+                let is = |gate: &&Gate| **left == Expr::Meta(gate.output) && **right == gate.field;
+                match (op, self.gates.iter().find(is)) {
+                    (BinOp::Eq | BinOp::Ne, Some(gate)) => {
+                        let zero = Box::new(Expr::Const(0, 32));
+                        Expr::Binary(*op, Box::new(Expr::Meta(gate.difference)), zero)
+                    }
+                    _ => Expr::Binary(*op, Box::new(self.gated(left)), Box::new(self.gated(right))),
+                }
+            }
+            other => other.clone(),
+        }
     }
 
     /// The parts of the admitted block: index, its offset, accesses of stage 1, differences, and the rest.
@@ -292,7 +428,7 @@ impl Lowering {
                     path.set(*place, value);
                 }
                 Stmt::If(cond, then, otherwise) => {
-                    let cond = self.without_lanes(&path.now(cond));
+                    let cond = self.without_lanes(&path.now(&self.gated(cond)));
                     let side = |block: &Vec<Stmt>| {
                         let all: Vec<&Stmt> = block.iter().chain(stmts[at + 1..].iter().copied()).collect();
                         self.walk(&all, path.clone())
@@ -368,6 +504,23 @@ fn applies(stmt: &Stmt) -> bool {
     let mut found = false;
     visit(std::slice::from_ref(stmt), &mut |stmt| found |= matches!(stmt, Stmt::Apply(_)));
     found
+}
+
+/// The comparisons of a variable with a field in a condition.
+fn comparisons(cond: &Expr, found: &mut Vec<(Expr, Expr)>) {
+    match cond {
+        Expr::Not(inner) => comparisons(inner, found),
+        Expr::Binary(BinOp::Eq | BinOp::Ne, left, right)
+            if matches!((&**left, &**right), (Expr::Meta(_), Expr::Field(..))) =>
+        {
+            found.push(((**left).clone(), (**right).clone()));
+        }
+        Expr::Binary(_, left, right) => {
+            comparisons(left, found);
+            comparisons(right, found);
+        }
+        _ => {}
+    }
 }
 
 fn refs(block: &[Stmt]) -> Vec<&Stmt> {

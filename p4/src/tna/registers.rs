@@ -1,7 +1,7 @@
 //! Registers, their actions, and the tables that select these.
 
-use super::decision::Tree;
-use super::lower::{PathState, To};
+use super::decision::{Test, Tree};
+use super::lower::{Copied, PathState, To};
 use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch, symbol};
@@ -57,7 +57,8 @@ impl Printer {
                 Some(store) => Touch::Do(store as u16, output_of(store as u16).unwrap_or(Output::None)),
                 None => Touch::Do(index, Output::None),
             },
-            Some((_, index, Output::None)) if path.to == To::Drop => {
+            // What is stored is what the packet has.
+            Some((_, index, Output::None)) if path.to == To::Drop || store == Some(usize::from(index)) => {
                 Touch::Do(index, output_of(index).unwrap_or(Output::None))
             }
             Some((_, index, output)) => Touch::Do(index, output),
@@ -73,12 +74,27 @@ impl Printer {
         let tree = tree.map(&leaf, &join);
         let tree = tree
             .map(&|touch| if *touch == Touch::Free { Touch::Nothing } else { touch.clone() }, &|_, _| None);
+        let tree = tree.rekeyed(&|test| self.by_copy(test));
         if self.chip.both_halves() {
             return Ok(tree);
         }
         let again = Expr::Meta(self.l.harvest).eq(Expr::Const(1, 1));
         let harvest = Tree::Leaf(if lanes { Touch::Harvest } else { Touch::Nothing });
         Tree::branch(&again, harvest, tree)
+    }
+
+    /// The test on the copy of its container, if there is one.
+    fn by_copy(&self, test: &Test) -> Test {
+        let Expr::Field(header, field) = test.key else { return test.clone() };
+        let at = self.fields.position(header, field);
+        let is = |copied: &&Copied| copied.header == header && copied.container == at.container;
+        match self.l.copies.iter().find(is) {
+            Some(copied) => {
+                let (value, mask) = (test.value << at.shift, test.mask << at.shift);
+                Test { key: Expr::Meta(copied.copy), value, mask }
+            }
+            None => test.clone(),
+        }
     }
 
     fn effects(&self, register: RegisterId) -> Result<Vec<Effect>, Refusal> {
