@@ -12,7 +12,8 @@
 //!   wait or more: of the first packets of operations if the others wait [`LATE_SHARE`] of the time for them, or more; or else of all packets
 //!   from [`LATE_MIN`] on.
 //! - *Processor*: the threads of a rank's process wait for a processor [`PROCESSOR_MIN`] of the time, or more, and [`PROCESSOR_TIMES`] times
-//!   as long as those of the others.
+//!   as long as those of the others, in each half of the first of [`WINDOWS`]. This time is counted, not estimated, so it is not tested for significance:
+//!   a rank without a processor also reports late, so that an interval has nothing of it and the next one twice as much.
 //! - *Loss*: a rank retransmits [`LOSS_MIN`] of its packets or more because later ones were answered first, and [`LOSS_TIMES`] times as
 //!   many as the others: its packets or its results are lost. (When a packet is lost on its way to a switch, all ranks wait for the sum. The
 //!   rank that lost it detects it first, as it waits least otherwise.) If half of the ranks or more do, it is not known whose are lost.
@@ -95,6 +96,22 @@ impl Series {
         WINDOWS.iter().find_map(|window| self.significant_within(window))
     }
 
+    /// The means of the last intervals, if these and those of each half of them are as `judged`.
+    fn lasting(&self, judged: impl Fn((f64, f64)) -> bool) -> Option<(f64, f64)> {
+        let count = self.0.len().min(WINDOWS[0].intervals);
+        if count < WINDOWS[0].least {
+            return None;
+        }
+        let means = |from: usize, to: usize| {
+            let values = || self.0.range(self.0.len() - count..).skip(from).take(to - from);
+            let mean = |sum: f64| sum / (to - from) as f64;
+            (mean(values().map(|(own, _)| own).sum()), mean(values().map(|(_, others)| others).sum()))
+        };
+        let whole = means(0, count);
+        let all = [whole, means(0, count / 2), means(count / 2, count)];
+        all.into_iter().all(judged).then_some(whole)
+    }
+
     fn significant_within(&self, window: &Window) -> Option<(f64, f64)> {
         let count = self.0.len().min(window.intervals);
         if count < window.least {
@@ -163,34 +180,30 @@ impl Diagnosis {
             let behind = others - own;
             (behind >= least && behind >= LATE_PART * others).then_some((behind, 0.0))
         };
-        let late = self
-            .greatest(FindingKind::LateStart, |means| late_by(means, least))
-            .or_else(|| self.greatest(FindingKind::LatePackets, |means| late_by(means, LATE_MIN)));
-        let processor = self.greatest(FindingKind::Processor, |(own, others)| {
-            let waits = own >= PROCESSOR_MIN && own >= PROCESSOR_TIMES * others.max(PROCESSOR_OTHERS);
-            waits.then_some((own, others))
-        });
+        let late =
+            self.greatest(FindingKind::LateStart, |series| late_by(series.significant()?, least)).or_else(
+                || self.greatest(FindingKind::LatePackets, |series| late_by(series.significant()?, LATE_MIN)),
+            );
+        let waits = |(own, others): (f64, f64)| {
+            own >= PROCESSOR_MIN && own >= PROCESSOR_TIMES * others.max(PROCESSOR_OTHERS)
+        };
+        let processor = self.greatest(FindingKind::Processor, |series| series.lasting(waits));
         let kind = FindingKind::Loss;
         let of_half = self.series.get(&(kind, None)).and_then(Series::significant);
         let everywhere = of_half.filter(|(part, _)| *part >= LOSS_MIN);
         let everywhere = everywhere.map(|(amount, others)| Finding { kind, rank: None, amount, others });
         let loss = everywhere.or_else(|| {
-            self.greatest(kind, |(own, others)| {
-                (own >= LOSS_MIN && own >= LOSS_TIMES * others).then_some((own, others))
-            })
+            let lost = |(own, others): &(f64, f64)| *own >= LOSS_MIN && *own >= LOSS_TIMES * others;
+            self.greatest(kind, |series| series.significant().filter(lost))
         });
         [late, processor, loss].into_iter().flatten().collect()
     }
 
-    /// The rank with the greatest amount, as `judged` from the means of its values and those of the others.
-    fn greatest(
-        &self,
-        kind: FindingKind,
-        judged: impl Fn((f64, f64)) -> Option<(f64, f64)>,
-    ) -> Option<Finding> {
+    /// The rank with the greatest amount, as `judged` from its values and those of the others.
+    fn greatest(&self, kind: FindingKind, judged: impl Fn(&Series) -> Option<(f64, f64)>) -> Option<Finding> {
         let of_kind = self.series.range((kind, Some(0))..=(kind, Some(u16::MAX)));
         let found = of_kind.filter_map(|((kind, rank), series)| {
-            let (amount, others) = judged(series.significant()?)?;
+            let (amount, others) = judged(series)?;
             Some(Finding { kind: *kind, rank: *rank, amount, others })
         });
         found.max_by(|a, b| a.amount.total_cmp(&b.amount))

@@ -139,7 +139,8 @@ struct RunOptions {
 
 fn collective(name: &str) -> Result<Collective, String> {
     let through_switches = |collective: &Collective| collective.info().descriptor_code.is_some();
-    let named = Collective::from_name(name, 0).filter(through_switches);
+    // As `bench star` has them, too.
+    let named = Collective::from_name(&name.replace('-', "_"), 0).filter(through_switches);
     named
         .filter(|collective| *collective != Collective::Barrier)
         .ok_or_else(|| "expected all_reduce, reduce, broadcast, all_gather or reduce_scatter".to_owned())

@@ -156,6 +156,26 @@ fn a_process_that_waits_for_processors_longer_than_the_others_is_found() {
     assert_eq!(Tree::found(4, busy), [], "two and a half times the others");
 }
 
+/// Counts of a rank that reports so late that only each third interval has any.
+#[test]
+fn a_process_without_a_processor_is_found_although_it_reports_late() {
+    let mut tree = Tree::new(4);
+    let mut reports = |intervals: std::ops::Range<u64>, waited: u64| {
+        intervals
+            .map(|at| {
+                let waited = if at % 3 == 2 { 3 * waited } else { 0 };
+                tree.after(1, one(1, |counted| counted.cpu_wait_us = waited))
+            })
+            .last()
+            .unwrap()
+    };
+    assert_eq!(reports(0..12, 450_000), [(FindingKind::Processor, Some(1))]);
+    assert_eq!(reports(12..36, 1_000), [], "it is over");
+    // As much in all, in half of the time.
+    reports(36..39, 900_000);
+    assert_eq!(reports(39..42, 1_000), [], "it did not last");
+}
+
 #[test]
 fn losses_are_of_a_rank_or_of_all() {
     let loses =

@@ -256,7 +256,9 @@ fn of_plain(row: &StarRow, rows: &[StarRow]) -> Option<f64> {
 
 fn collective(text: &str) -> Result<StarCollective, String> {
     let known = StarCollective::ALL.map(StarCollective::name);
-    StarCollective::from_name(text).ok_or_else(|| format!("expected one of {}", known.join(", ")))
+    // As `testbed run` has them, too.
+    StarCollective::from_name(&text.replace('_', "-"))
+        .ok_or_else(|| format!("expected one of {}", known.join(", ")))
 }
 
 const WIDTH: f64 = 820.0;

@@ -30,6 +30,9 @@ pub(super) struct Diagnose {
     /// Jobs with each disturbance.
     #[arg(long, default_value_t = 5)]
     trials: u32,
+    /// Disturbances to try: late-rank, lost-results, lost-packets or busy-processor; several, separated by commas. Default: all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = disturbance)]
+    disturbance: Vec<Disturbance>,
     /// Jobs without any.
     #[arg(long, default_value_t = 20)]
     healthy: u32,
@@ -45,6 +48,13 @@ pub(super) struct Diagnose {
     /// Tensor bytes of each all-reduce.
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     bytes: Bytes,
+}
+
+fn disturbance(name: &str) -> Result<Disturbance, String> {
+    let known = Disturbance::ALL.into_iter().filter(|known| *known != Disturbance::None);
+    let named = known.clone().find(|known| known.name().replace(' ', "-") == name);
+    let names: Vec<_> = known.map(|known| known.name().replace(' ', "-")).collect();
+    named.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 /// One rank of an observed job.
@@ -126,7 +136,12 @@ impl Diagnose {
         ))?;
         let mut wrong_rows = 0;
         for disturbance in Disturbance::ALL {
-            let trials = if disturbance == Disturbance::None { self.healthy } else { self.trials };
+            let selected = self.disturbance.is_empty() || self.disturbance.contains(&disturbance);
+            let trials = match disturbance {
+                Disturbance::None => self.healthy,
+                _ if selected => self.trials,
+                _ => continue,
+            };
             if let Some(reason) = rig.unavailable(disturbance) {
                 output.line(format_args!("{:<16}skipped: {reason}", disturbance.name()))?;
                 continue;
