@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use netfold::{Builder, Communicator, Network, ReduceOp};
 use netfold_controller::JobEvent;
@@ -136,7 +137,7 @@ fn members_that_disagree_about_their_group_are_named() {
         let errors = on_all_ranks(2, |rank| {
             let world = sizes[usize::from(rank)];
             let build = builder(switch.control(), (rank, world), at).group(names[usize::from(rank)]);
-            build.join_timeout(std::time::Duration::from_secs(2)).connect().unwrap_err()
+            build.join_timeout(Duration::from_secs(2)).connect().unwrap_err()
         });
         let chain = |error: &netfold::Error| {
             let mut text = error.to_string();
@@ -253,6 +254,12 @@ fn logged(slots: u32) -> (EmbeddedSwitch, Arc<Mutex<Log>>) {
     (EmbeddedSwitch::builder().slots(slots).on_event(note).start().unwrap(), log)
 }
 
+/// A group of all ranks that is idle after so many milliseconds.
+fn idle_group(comm: &Communicator, timeout_ms: u64) -> Communicator {
+    let group = comm.split(Some(0), 0).unwrap().expect("a group of all ranks");
+    group.idle_timeout(Duration::from_millis(timeout_ms)).connect().unwrap()
+}
+
 /// A group has slots from its first operation on, until it has had none for its idle timeout; and again from the next one on.
 #[test]
 fn groups_have_slots_while_they_are_used() {
@@ -265,10 +272,8 @@ fn groups_have_slots_while_they_are_used() {
         (group(&log.started), group(&log.ended))
     };
     on_all_ranks(3, |rank| {
-        let idle_timeout = std::time::Duration::from_millis(300);
         let comm = builder(switch.control(), (rank, 3), at).connect().unwrap();
-        let group = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
-        let unused = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
+        let [group, unused] = [idle_group(&comm, 300), idle_group(&comm, 300)];
         for round in 0..3 {
             barrier.wait();
             assert_eq!((group.path().idle, group.attachments().len()), (vec![0], 0));
@@ -295,10 +300,7 @@ fn slots_of_idle_groups_are_for_others() {
     let at = vacant_address().unwrap();
     on_all_ranks(2, |rank| {
         let comm = builder(switch.control(), (rank, 2), at).connect().unwrap();
-        let idle_timeout = std::time::Duration::from_millis(100);
-        let groups: Vec<Communicator> = (0..32)
-            .map(|_| comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap())
-            .collect();
+        let groups: Vec<Communicator> = (0..32).map(|_| idle_group(&comm, 100)).collect();
         for group in &groups {
             check(group, &[0, 1]);
             through_switch(group);
@@ -317,12 +319,11 @@ fn operations_that_begin_while_others_become_idle_are_right() {
     let at = vacant_address().unwrap();
     on_all_ranks(3, |rank| {
         let comm = builder(switch.control(), (rank, 3), at).connect().unwrap();
-        let idle_timeout = std::time::Duration::from_millis(60);
-        let group = comm.split(Some(0), 0).unwrap().unwrap().idle_timeout(idle_timeout).connect().unwrap();
+        let group = idle_group(&comm, 60);
         for round in 0..40u64 {
             // Differs between ranks and rounds: 0 to 120 ms.
             let pause = (round * 7 + u64::from(rank) * 5 * (round % 4)) % 13 * 10;
-            std::thread::sleep(std::time::Duration::from_millis(pause));
+            std::thread::sleep(Duration::from_millis(pause));
             // Executed by the engine's thread, which is idle meanwhile.
             let sum = group.all_reduce_async(vec![u64::from(rank) + round; 1000], ReduceOp::Sum).unwrap();
             let (sum, _) = sum.wait().unwrap();
@@ -348,4 +349,30 @@ fn a_group_without_room_at_its_first_operation_uses_a_ring() {
         [group, comm].into_iter().for_each(|left| left.leave().unwrap());
     });
     switch.stop().unwrap();
+}
+
+/// The next operation is done among the ranks.
+#[test]
+fn a_switch_that_is_lost_while_a_group_is_idle_is_done_without() {
+    let (switch, log) = logged(512);
+    let control = switch.control();
+    let switch = Mutex::new(Some(switch));
+    let at = vacant_address().unwrap();
+    let barrier = Barrier::new(2);
+    on_all_ranks(2, |rank| {
+        let comm = builder(control, (rank, 2), at).connect().unwrap();
+        let group = idle_group(&comm, 100);
+        check(&group, &[0, 1]);
+        through_switch(&group);
+        eventually("the group is idle", || !group.path().idle.is_empty());
+        if barrier.wait().is_leader() {
+            switch.lock().unwrap().take().unwrap().stop().unwrap();
+        }
+        barrier.wait();
+        check(&group, &[0, 1]);
+        let path = group.path();
+        assert!(matches!(path.network, Network::Ring { .. }) && path.idle.is_empty(), "{path}");
+        [group, comm].into_iter().for_each(|left| drop(left.leave()));
+    });
+    assert_eq!(log.lock().unwrap().started, ["", "1.0"]);
 }
