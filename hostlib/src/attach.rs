@@ -52,8 +52,9 @@ impl Attacher {
 
     /// Whether a rank that loses its attachment joins again.
     fn rejoins(&self) -> bool {
-        let idles = self.config.group.is_some() && self.config.idle_timeout().is_some();
-        self.config.rejoin.unwrap_or(self.config.controlled || idles) && self.middleware.is_none()
+        // Groups do when they were idle.
+        let default = self.config.controlled || self.config.group.is_some();
+        self.config.rejoin.unwrap_or(default) && self.middleware.is_none()
     }
 
     /// Joins the job as rank `rank` of `world` in all trees at once, or takes the transport that was given. If one tree fails, the
