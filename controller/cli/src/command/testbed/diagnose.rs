@@ -52,7 +52,8 @@ pub(super) struct Diagnose {
 
 fn disturbance(name: &str) -> Result<Disturbance, String> {
     let known = Disturbance::ALL.into_iter().filter(|known| *known != Disturbance::None);
-    let named = known.clone().find(|known| known.name().replace(' ', "-") == name);
+    let wanted = name.replace('_', "-");
+    let named = known.clone().find(|known| known.name().replace(' ', "-") == wanted);
     let names: Vec<_> = known.map(|known| known.name().replace(' ', "-")).collect();
     named.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
