@@ -119,11 +119,11 @@ impl Printer {
                 ),
             ));
         }
-        if let (Some(gate), false) = (self.l.gates.first(), self.chip.both_halves()) {
+        if let (Some(comparison), false) = (self.l.comparisons.first(), self.chip.both_halves()) {
             return Err(refusal(
                 format!(
                     "conditions on the output of register '{}' (a switch below a parent)",
-                    self.p().register(gate.register).name
+                    self.p().register(comparison.register).name
                 ),
                 "the two stages that they take are not there on Tofino 1; use Tofino 2",
             ));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::decision::Tree;
-use super::lower::{Gate, PathState, To};
+use super::lower::{OutputComparison, PathState, To};
 use super::{Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
@@ -21,7 +21,7 @@ enum Registers {
     /// Those of stage 1.
     Front,
     /// Those whose outputs others depend on.
-    Gates,
+    Compared,
     /// The rest.
     Others,
 }
@@ -102,12 +102,12 @@ impl Printer {
         self.w.close("}");
         self.w.line("");
         lines.push("x_compare();".into());
-        let gates = self.l.gates.clone();
-        if !gates.is_empty() {
-            lines.extend(self.register_tables(Registers::Gates)?);
+        let comparisons = self.l.comparisons.clone();
+        if !comparisons.is_empty() {
+            lines.extend(self.register_tables(Registers::Compared)?);
             self.w.line("@hidden");
             self.w.open("action x_compare_outputs() {");
-            let differences: Vec<_> = gates.iter().map(Gate::assignment).collect();
+            let differences: Vec<_> = comparisons.iter().map(OutputComparison::assignment).collect();
             self.assign_all(&differences)?;
             self.w.close("}");
             self.w.line("");
@@ -347,8 +347,8 @@ impl Printer {
             let id = RegisterId(i);
             let touched =
                 tree.leaves().iter().any(|path| path.touches.iter().any(|(known, ..)| *known == id));
-            let gate = self.l.gates.iter().any(|gate| gate.register == id);
-            if !touched || (which != Registers::Front && gate != (which == Registers::Gates)) {
+            let comparison = self.l.comparisons.iter().any(|comparison| comparison.register == id);
+            if !touched || (which != Registers::Front && comparison != (which == Registers::Compared)) {
                 continue;
             }
             let touches = self.touches(&tree, id)?;

@@ -132,7 +132,7 @@ pub(super) struct Lowered {
     /// Differences of stage 2.
     pub(super) compare: Vec<(LValue, Expr)>,
     /// Registers whose outputs others depend on, after those of stage 1, and the differences of these outputs.
-    pub(super) gates: Vec<Gate>,
+    pub(super) comparisons: Vec<OutputComparison>,
     /// Containers that registers are chosen by and outcomes assign, with the variable that the parser copies each to. So the outcome can be
     /// in a stage before the last register.
     pub(super) copies: Vec<Copied>,
@@ -142,7 +142,7 @@ pub(super) struct Lowered {
 
 /// A condition on a register's output: its difference from a field, computed in a stage of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Gate {
+pub(super) struct OutputComparison {
     pub(super) register: RegisterId,
     output: MetaId,
     field: Expr,
@@ -150,7 +150,7 @@ pub(super) struct Gate {
     pub(super) difference: MetaId,
 }
 
-impl Gate {
+impl OutputComparison {
     /// The output less the field.
     pub(super) fn assignment(&self) -> (LValue, Expr) {
         (LValue::Meta(self.difference), Expr::Meta(self.output) - self.field.clone())
@@ -169,7 +169,7 @@ pub(super) struct Copied {
 struct Lowering {
     program: Program,
     bare: MetaId,
-    gates: Vec<Gate>,
+    comparisons: Vec<OutputComparison>,
 }
 
 /// Lowers a valid program.
@@ -180,7 +180,7 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
         MetaId(program.metadata.len() as u16 - 1)
     };
     let (bare, check, harvest) = (add("x_bare", 1), add("x_check", 8), add("x_harvest", 1));
-    let this = Lowering { program, bare, gates: vec![] };
+    let this = Lowering { program, bare, comparisons: vec![] };
     this.lower(check, harvest)
 }
 
@@ -255,7 +255,7 @@ impl Lowering {
         let checks = reasons(&checks, reason);
         let (index, offset, front, compare, behind) = self.admitted(admitted)?;
         self.check_actions(*table)?;
-        self.find_gates(&behind)?;
+        self.find_output_comparisons(&behind)?;
         // If a check has failed, the table counts as not applied.
         let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
         let given = self.given(*table);
@@ -276,7 +276,7 @@ impl Lowering {
         let paths = self.walk(&refs(&all), start)?;
         let copies = self.copies(&front, &paths);
         Ok(Lowered {
-            gates: self.gates,
+            comparisons: self.comparisons,
             copies,
             bare: self.bare,
             check,
@@ -305,24 +305,28 @@ impl Lowering {
     }
 
     /// Declares a difference for each comparison of a field with what a register of the admitted block outputs.
-    fn find_gates(&mut self, block: &[Stmt]) -> Result<(), Refusal> {
+    fn find_output_comparisons(&mut self, block: &[Stmt]) -> Result<(), Refusal> {
         let mut outputs: Vec<(MetaId, RegisterId)> = Vec::new();
         let mut compared: Vec<(Expr, Expr)> = Vec::new();
         visit(block, &mut |stmt| match stmt {
             Stmt::Exec { register, output: Output::Place(LValue::Meta(meta)), .. } => {
                 outputs.push((*meta, *register));
             }
-            Stmt::If(cond, ..) => comparisons(cond, &mut compared),
+            Stmt::If(cond, ..) => compared_fields(cond, &mut compared),
             _ => {}
         });
         for (value, field) in compared {
             let Some((output, register)) = outputs.iter().find(|(meta, _)| value == Expr::Meta(*meta)) else {
                 continue;
             };
-            if self.gates.iter().any(|gate| gate.output == *output && gate.field == field) {
+            if self
+                .comparisons
+                .iter()
+                .any(|comparison| comparison.output == *output && comparison.field == field)
+            {
                 continue;
             }
-            if self.gates.iter().any(|gate| gate.register != *register) {
+            if self.comparisons.iter().any(|comparison| comparison.register != *register) {
                 return Err(refusal(
                     "conditions on the outputs of two registers behind the differences",
                     "one register, whose output is compared in a stage of its own",
@@ -331,23 +335,34 @@ impl Lowering {
             let name = format!("x_{}_differs", self.program.register(*register).name);
             self.program.metadata.push(Meta { name, bits: 32 });
             let difference = MetaId(self.program.metadata.len() as u16 - 1);
-            self.gates.push(Gate { register: *register, output: *output, field, difference });
+            self.comparisons.push(OutputComparison {
+                register: *register,
+                output: *output,
+                field,
+                difference,
+            });
         }
         Ok(())
     }
 
     /// The condition with comparisons of registers' outputs as differences.
-    fn gated(&self, cond: &Expr) -> Expr {
+    fn by_differences(&self, cond: &Expr) -> Expr {
         match cond {
-            Expr::Not(inner) => !self.gated(inner),
+            Expr::Not(inner) => !self.by_differences(inner),
             Expr::Binary(op, left, right) => {
-                let is = |gate: &&Gate| **left == Expr::Meta(gate.output) && **right == gate.field;
-                match (op, self.gates.iter().find(is)) {
-                    (BinOp::Eq | BinOp::Ne, Some(gate)) => {
+                let is = |comparison: &&OutputComparison| {
+                    **left == Expr::Meta(comparison.output) && **right == comparison.field
+                };
+                match (op, self.comparisons.iter().find(is)) {
+                    (BinOp::Eq | BinOp::Ne, Some(comparison)) => {
                         let zero = Box::new(Expr::Const(0, 32));
-                        Expr::Binary(*op, Box::new(Expr::Meta(gate.difference)), zero)
+                        Expr::Binary(*op, Box::new(Expr::Meta(comparison.difference)), zero)
                     }
-                    _ => Expr::Binary(*op, Box::new(self.gated(left)), Box::new(self.gated(right))),
+                    _ => Expr::Binary(
+                        *op,
+                        Box::new(self.by_differences(left)),
+                        Box::new(self.by_differences(right)),
+                    ),
                 }
             }
             other => other.clone(),
@@ -428,7 +443,7 @@ impl Lowering {
                     path.set(*place, value);
                 }
                 Stmt::If(cond, then, otherwise) => {
-                    let cond = self.without_lanes(&path.now(&self.gated(cond)));
+                    let cond = self.without_lanes(&path.now(&self.by_differences(cond)));
                     let side = |block: &Vec<Stmt>| {
                         let all: Vec<&Stmt> = block.iter().chain(stmts[at + 1..].iter().copied()).collect();
                         self.walk(&all, path.clone())
@@ -507,17 +522,17 @@ fn applies(stmt: &Stmt) -> bool {
 }
 
 /// The comparisons of a variable with a field in a condition.
-fn comparisons(cond: &Expr, found: &mut Vec<(Expr, Expr)>) {
+fn compared_fields(cond: &Expr, found: &mut Vec<(Expr, Expr)>) {
     match cond {
-        Expr::Not(inner) => comparisons(inner, found),
+        Expr::Not(inner) => compared_fields(inner, found),
         Expr::Binary(BinOp::Eq | BinOp::Ne, left, right)
             if matches!((&**left, &**right), (Expr::Meta(_), Expr::Field(..))) =>
         {
             found.push(((**left).clone(), (**right).clone()));
         }
         Expr::Binary(_, left, right) => {
-            comparisons(left, found);
-            comparisons(right, found);
+            compared_fields(left, found);
+            compared_fields(right, found);
         }
         _ => {}
     }
