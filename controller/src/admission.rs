@@ -47,7 +47,7 @@ use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::timers::{Timer, Timers};
 use crate::view::StallReportCounters;
 use netfold_control::{
-    CongestionAlgorithm, MemberCounters, RESUME_MS, Refusal, SessionEvent, SessionRequest,
+    CongestionAlgorithm, MemberCounters, Multipath, RESUME_MS, Refusal, SessionEvent, SessionRequest,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -93,6 +93,8 @@ pub struct Config {
     pub switch_timeout: Duration,
     /// The congestion-control algorithm of the workers.
     pub congestion: CongestionAlgorithm,
+    /// From how many UDP ports workers send, where their switches allow it, and how they choose among them; `None`: from one.
+    pub multipath: Option<Multipath>,
     /// Which classes of packets jobs have.
     pub banding: Banding,
     /// How jobs share slots when there are too few.
@@ -132,6 +134,7 @@ impl Config {
             resume: Duration::ZERO,
             switch_timeout: Duration::ZERO,
             congestion: CongestionAlgorithm::Dctcp,
+            multipath: None,
             banding: Banding::default(),
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
@@ -225,8 +228,10 @@ enum Stage {
 #[derive(Debug)]
 struct Session {
     peer: SocketAddr,
-    /// Address and UDP port of the worker's packets, once it has joined.
+    /// Address and UDP port of the worker's packets, the first if there are several, once it has joined.
     endpoint: Option<SocketAddr>,
+    /// How many UDP ports there are; 0 before it has joined.
+    udp_ports: u8,
     /// Longest datagram that its path carries, as it said when it joined; 0 where it does not know.
     datagram_max: u32,
     stage: Stage,
@@ -347,6 +352,7 @@ impl Coordinator {
             Session {
                 peer,
                 endpoint: None,
+                udp_ports: 0,
                 datagram_max: 0,
                 stage: Stage::Greeting,
                 last_received: now,

@@ -38,6 +38,9 @@ pub struct Limits {
     /// Which lane operations its program has.
     #[serde(default)]
     pub lane_ops: LaneOps,
+    /// Whether a peer may send from several UDP ports ([`SwitchDriver::bind_ports`]).
+    #[serde(default)]
+    pub multipath: bool,
     /// Whether it authenticates packets, and is given keys over a connection that does not reveal them.
     #[serde(default)]
     pub authenticates: bool,
@@ -71,6 +74,7 @@ impl Limits {
             bounded_loss: profile.bounded_loss,
             owners: profile.owners,
             lane_ops: profile.lane_ops(),
+            multipath: false,
             authenticates: false,
         }
     }
@@ -96,6 +100,19 @@ pub trait SwitchDriver: Send {
     /// # Errors
     /// [`DriverError`] when the port does not exist or the switch cannot reach such an address.
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError>;
+
+    /// As [`SwitchDriver::bind_port`], of a peer that sends from several consecutive UDP ports, `peer`'s first: packets sent to `port` go to one of
+    /// them. Called with more than one of switches with [`multipath`](Limits::multipath) alone.
+    ///
+    /// # Errors
+    /// As [`SwitchDriver::bind_port`].
+    fn bind_ports(&mut self, port: u16, peer: SocketAddr, udp_ports: u8) -> Result<(), DriverError> {
+        if udp_ports > 1 {
+            let source = "the switch knows a peer by one UDP port".into();
+            return Err(DriverError::Port { port, source });
+        }
+        self.bind_port(port, peer)
+    }
 
     /// Authenticates a job's packets on a bound port: those that it receives there have tags under the one key, and those that it sends under the
     /// other. Of a port that several jobs share, others' packets are not affected. [`SwitchDriver::unbind_port`] undoes it. Called of switches
@@ -173,8 +190,10 @@ pub enum HeldEntity {
     Port {
         /// The port.
         port: u16,
-        /// Who is there.
+        /// Who is there; with several UDP ports, the first.
         peer: SocketAddr,
+        /// From how many UDP ports it sends.
+        udp_ports: u8,
         /// What [`SwitchDriver::authenticate`] was given.
         keys: Option<JobKeys>,
     },

@@ -100,6 +100,8 @@ pub struct TreeRequest<'a> {
     pub siblings: &'a [ChosenTree],
     /// Whether its packets are to be authenticated.
     pub authenticated: bool,
+    /// UDP ports of each worker.
+    pub udp_ports: u8,
     /// Longest datagram in bytes that the paths of all members to the control port carry; 0 where that is not known.
     pub datagram_max: u32,
 }
@@ -455,6 +457,11 @@ impl Fleet {
         ]
     }
 
+    /// Whether workers may send from several UDP ports, to whichever switch.
+    pub(crate) fn has_multipath(&self) -> bool {
+        self.switches.iter().all(|switch| switch.info.limits.multipath)
+    }
+
     /// Entries of a switch's job table: those in use and all.
     pub(crate) fn entries_used(&self, switch: usize) -> (u32, u32) {
         (self.switches[switch].entries, self.switches[switch].info.limits.entries)
@@ -481,7 +488,13 @@ impl Fleet {
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
         let slots = self.largest(&chosen, wanted, request.slots)?;
         let sites = self.sites(&chosen, slots)?;
-        let job = TreeJob { job: number, epoch, key: self.keys.random_range(1..=u32::MAX), slots };
+        let job = TreeJob {
+            job: number,
+            epoch,
+            key: self.keys.random_range(1..=u32::MAX),
+            slots,
+            udp_ports: request.udp_ports,
+        };
         let members = request.members.to_vec();
         let secret = request.authenticated.then_some(secret);
         let placement = place(job, chosen, sites, members, request.numerics, secret)?;
@@ -511,7 +524,13 @@ impl Fleet {
             return None;
         }
         let chosen = self.route.recall(switches, record.shape.clone());
-        let job = TreeJob { job: record.number, epoch: record.epoch, key: record.key, slots: record.slots };
+        let job = TreeJob {
+            job: record.number,
+            epoch: record.epoch,
+            key: record.key,
+            slots: record.slots,
+            udp_ports: record.spec.udp_ports,
+        };
         if job.job == 0 || self.jobs.contains(&job.job) || record.sites.len() != chosen.switches.len() {
             return None;
         }
@@ -519,7 +538,11 @@ impl Fleet {
             .switches
             .iter()
             .zip(&record.sites)
-            .all(|(at, site)| self.info(at.index()).limits == site.limits);
+            // What was known of switches before they had several UDP ports for a peer says nothing of it.
+            .all(|(at, site)| {
+                let limits = self.info(at.index()).limits;
+                limits == Limits { multipath: limits.multipath, ..site.limits }
+            });
         if !fits || record.members.iter().any(|peer| self.peers.contains(peer)) {
             return None;
         }

@@ -100,9 +100,20 @@ pub struct JobSpec {
     /// Whether its packets are authenticated.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub authenticated: bool,
+    /// From how many UDP ports each worker sends. It follows from the paths to the switches, and is not declared.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub udp_ports: u8,
     /// What it does in an iteration, by its own account. It comes from the job's declaration, not from workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iteration: Option<Iteration>,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+const fn is_one(number: &u8) -> bool {
+    *number == 1
 }
 
 /// State of a job.

@@ -349,9 +349,21 @@ pub struct Topology {
     neighbours: Vec<Vec<(LinkId, SwitchId)>>,
     addresses: Addresses,
     names: BTreeMap<String, SwitchId>,
+    ecmp: bool,
 }
 
 impl Topology {
+    /// Whether the fabric between hosts and their switches spreads flows over equal paths by a hash of UDP ports.
+    pub fn has_ecmp(&self) -> bool {
+        self.ecmp
+    }
+
+    /// The same network, whose fabric does so or not.
+    #[must_use]
+    pub fn with_ecmp(self, ecmp: bool) -> Self {
+        Self { ecmp, ..self }
+    }
+
     /// One software switch that every IPv4 address is at: all that development needs. `p4runtime` is where its P4Runtime
     /// server listens, `None` when it runs in the controller's process.
     ///

@@ -45,6 +45,8 @@ pub struct TreeJob {
     pub key: u32,
     /// Slots, a power of two up to 2^15: the window of every worker.
     pub slots: u32,
+    /// UDP ports of each worker.
+    pub udp_ports: u8,
 }
 
 /// A switch, and what the job is given there.
@@ -379,7 +381,7 @@ impl TreePlan {
     ///
     /// When the job has no such rank.
     pub fn admission(&self, rank: u16, first_chunk: u32, udp_port: u16) -> Admission {
-        let TreeJob { job, epoch, key, slots } = self.job;
+        let TreeJob { job, epoch, key, slots, .. } = self.job;
         let (switch, port) = self.workers[usize::from(rank)];
         let bitmap = self.switch_plans[switch].node.full();
         let bounded_loss = self.switch_plans.iter().all(|place| place.node.bounded_loss);
@@ -400,6 +402,7 @@ impl TreePlan {
             grace_ms: 0,
             ticket: None,
             congestion: Default::default(),
+            multipath: None,
             band: None,
         }
     }
@@ -462,7 +465,7 @@ impl PlanBuilder<'_> {
             let rank = rank.unwrap_or_default() as u8;
             above = Some(Parent { port, source: self.source(switch, port, peer)?, group, rank });
         }
-        let TreeJob { job, epoch, key, slots } = self.job;
+        let TreeJob { job, epoch, key, slots, .. } = self.job;
         let node = Node {
             job,
             epoch,

@@ -33,9 +33,6 @@ use driving::{Drive as _, Exit};
 use segmentation::Segmentation;
 use switchless::{Departure, IdleTimer};
 
-/// The port of a worker's only peer, the switch.
-const SWITCH: PortId = PortId(0);
-
 /// The ECN bits that a long queue sets (RFC 3168 section 5).
 const CE: u8 = 0b11;
 
@@ -172,8 +169,8 @@ impl TxBurst {
         Some(&mut self.memory[self.used..][..self.datagram_len_max])
     }
 
-    fn commit(&mut self, len: usize) {
-        self.packets.push(Transmit { port: SWITCH, offset: self.used as u32, len: len as u32 });
+    fn commit(&mut self, len: usize, path: u8) {
+        self.packets.push(Transmit { port: PortId(path.into()), offset: self.used as u32, len: len as u32 });
         self.used += len;
     }
 
@@ -360,9 +357,10 @@ impl Engine {
             self.polling_since = None;
         }
         self.busy_turns = if received > 0 { self.busy_turns + 1 } else { 0 };
+        let paths = self.streams.path_count();
         for packet in self.rx.packets() {
-            if packet.port == SWITCH {
-                self.streams.handle_packet(now, self.rx.bytes(packet), packet.ecn == CE);
+            if let Some(path) = u8::try_from(packet.port.0).ok().filter(|path| *path < paths) {
+                self.streams.handle_packet(now, path, self.rx.bytes(packet), packet.ecn == CE);
             }
         }
         // The transport may hold results that are not read yet, for example when this thread was not scheduled; a timer that expires
@@ -407,7 +405,7 @@ impl Engine {
             && let Some(spare) = self.tx.spare()
             && let Some(len) = self.streams.write_liveness_probe(spare)
         {
-            self.tx.commit(len);
+            self.tx.commit(len, 0);
             // Singly, and not in a GSO packet with others.
             self.tx.flush(&mut *self.io)?;
         }
@@ -485,10 +483,15 @@ impl Engine {
     /// only when each of them has sent its packet for that slot singly.
     fn transmit(&mut self, now: Instant) -> Result<bool, Error> {
         let mut sent = false;
+        if let Some(spare) = self.tx.spare()
+            && let Some((len, path)) = self.streams.poll_path_probe(now, spare)
+        {
+            self.tx.commit(len, path);
+        }
         loop {
             while let Some(spare) = self.tx.spare() {
-                let Some(len) = self.streams.poll_transmit(now, spare) else { break };
-                self.tx.commit(len);
+                let Some((len, path)) = self.streams.poll_transmit(now, spare) else { break };
+                self.tx.commit(len, path);
                 if self.send_singly {
                     self.streams.end_batch();
                 }
@@ -536,6 +539,8 @@ impl Engine {
         let now = self.clock.now();
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - now);
         let timeout = if self.unposted { timeout.min(self.post_at - now) } else { timeout };
+        let probe = self.streams.next_path_probe_at().map(|at| at - now);
+        let timeout = probe.map_or(timeout, |left| timeout.min(left));
         let awaiting = self.departed.is_some() && self.streams.outstanding() > 0;
         let longest = if awaiting
             || self.peers.is_some()

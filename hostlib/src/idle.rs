@@ -28,6 +28,7 @@ impl PacketIo for IdleIo {
             datagram_len_max,
             burst_max: 1,
             batch_bytes: datagram_len_max,
+            udp_ports_max: 1,
             lossless: true,
         }
     }
@@ -76,6 +77,7 @@ impl Attachment {
             grace_ms: 0,
             ticket: None,
             congestion: CongestionAlgorithm::Fixed,
+            multipath: None,
             band: None,
         };
         joiner.lane_ops = lane_ops;

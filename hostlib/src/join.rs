@@ -13,7 +13,7 @@ use crate::confidential::AgreedKey;
 use crate::config::JobConfig;
 use crate::error::Error;
 use crate::path::SwitchAttachment;
-use crate::session::{PathIo, Security, Session};
+use crate::session::{PathIo, Security, Session, bind_paths};
 use crate::streams::Streams;
 
 /// Shortest retransmission time-out over a transport that loses nothing.
@@ -151,14 +151,22 @@ impl Joiner {
             None => SocketAddr::new(session.local().ip(), 0),
         };
         // Any free port: it must be known before the peer is.
-        let mut io = Authenticated::new(self.config.opener.open(&OpenOptions::at(from))?);
+        let open = |paths| -> Result<_, Error> {
+            let io =
+                Authenticated::new(self.config.opener.open(&OpenOptions { paths, ..OpenOptions::at(from) })?);
+            let first = io.local_addr().unwrap_or(from).port();
+            Ok((io, first))
+        };
+        let (mut io, _) = open(1)?;
         let own = io.local_addr().unwrap_or(from);
         // Packet I/O may have another address than the session.
         let elsewhere = Some(own.ip()).filter(|ip| *ip != from.ip() && !ip.is_unspecified());
         let address = elsewhere.or(self.join.address);
         let datagram_max = datagram_max(&io, session.peer());
-        let join = Join { udp_port: own.port(), address, datagram_max, ..self.join.clone() };
-        let path = PathIo::new(&mut io);
+        // Where there are several paths, the control port says so.
+        let udp_ports = u8::from(io.capabilities().udp_ports_max == 1);
+        let join = Join { udp_port: own.port(), udp_ports, address, datagram_max, ..self.join.clone() };
+        let path = PathIo::new(&mut io, &open);
         let admission = session.join(join, path, self.config.join_timeout, cancelled)?;
         Ok(Admitted { session, io, admission })
     }
@@ -182,7 +190,7 @@ impl Admitted {
         }
         let authenticated = io.authenticated(PortId(0)).next().is_some();
         if !authenticated {
-            io.bind_port(PortId(0), switch)?;
+            bind_paths(&mut io, switch)?;
         }
         check_datagram(&io, switch, &admission, if authenticated { TAG_LEN } else { 0 })?;
         // The caller's middleware is on the side of the network, where packets have their tags.

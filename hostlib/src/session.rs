@@ -36,7 +36,7 @@ use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
 pub(crate) use control::{ControlConnection, EndMode};
-pub(crate) use path::PathIo;
+pub(crate) use path::{PathIo, bind_paths};
 use reader::{EventReader, Received};
 pub(crate) use security::Security;
 
@@ -132,7 +132,7 @@ impl Session {
         let peer = self.peer;
         let mut joining = Joining::new(self.clock.now(), &join, timeout);
         // When it fails, what the port sent before it closed explains it.
-        let _ = self.control.send(&SessionRequest::Join(join));
+        let _ = self.control.send(&SessionRequest::Join(join.clone()));
         loop {
             let now = self.clock.now();
             let left = joining.waited(now).1;
@@ -147,6 +147,14 @@ impl Session {
             match step.map_err(|failure| error_of(failure, peer))? {
                 JoinStep::Waiting => {}
                 JoinStep::Challenged(challenge) => path.begin(challenge, peer)?,
+                JoinStep::Multipath(udp_ports) => {
+                    let udp_port = path.reopen(udp_ports)?;
+                    let _ = self.control.send(&SessionRequest::Join(Join {
+                        udp_port,
+                        udp_ports,
+                        ..join.clone()
+                    }));
+                }
                 JoinStep::Admitted(admitted) => {
                     let (admission, membership) = *admitted;
                     self.membership = Some(membership);

@@ -6,11 +6,12 @@
 use std::collections::VecDeque;
 
 use netfold_control::{Band, MemberCounters};
+use netfold_proto::paths::Paths;
 use netfold_proto::{
-    Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker, WorkerConfig, WorkerEvent,
-    WorkerStats,
+    Handled, Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker, WorkerConfig,
+    WorkerEvent, WorkerStats,
 };
-use netfold_wire::Packet;
+use netfold_wire::{Flags, Kind, Packet};
 
 use crate::confidential::{Key, Masks};
 use crate::error::Error;
@@ -32,6 +33,8 @@ pub(crate) struct Streams {
     band: Band,
     /// The job is confidential, and the ranks have not agreed on this attachment's key: nothing may be sent.
     awaits_key: bool,
+    /// Where packets are sent from several UDP ports.
+    paths: Option<Paths>,
 }
 
 /// An operation whose results are all there.
@@ -81,7 +84,20 @@ impl Streams {
         };
         let all = (0..classes.max(1)).map(stream).collect::<Result<Vec<_>, Error>>()?;
         let band = config.admission.band.unwrap_or_default();
-        Ok(Self { all, slots_per_class, next: 0, band, awaits_key: confidential })
+        let paths = config.admission.multipath.map(|multipath| {
+            // Ranks begin at different paths.
+            let paths = Paths::new(multipath, config.admission.slots, config.rank.into());
+            paths.map_err(|_| Error::Control {
+                what: "a number of UDP ports that is no power of two up to 64",
+            })
+        });
+        let paths = paths.transpose()?;
+        Ok(Self { all, slots_per_class, next: 0, band, awaits_key: confidential, paths })
+    }
+
+    /// From how many UDP ports packets are sent.
+    pub(crate) fn path_count(&self) -> u8 {
+        self.paths.as_ref().map_or(1, Paths::count)
     }
 
     /// Masks what is sent from now on, and removes the masks from results. `key` is this attachment's alone.
@@ -174,6 +190,7 @@ impl Streams {
 
     /// Ends a batch: packets sent next do not count as sent together with earlier ones.
     pub(crate) fn end_batch(&mut self) {
+        self.paths.iter_mut().for_each(Paths::end_run);
         self.all.iter_mut().for_each(|stream| stream.worker.part());
     }
 
@@ -247,15 +264,40 @@ impl Streams {
         }
     }
 
-    /// Takes a datagram from the switch, which the network may have marked.
+    /// Takes a datagram from the switch, which arrived by a path, and which the network may have marked.
     #[inline]
-    pub(crate) fn handle_packet(&mut self, now: Instant, datagram: &[u8], marked: bool) {
+    pub(crate) fn handle_packet(&mut self, now: Instant, path: u8, datagram: &[u8], marked: bool) {
+        let handled = self.handle(now, datagram, marked);
+        if self.paths.is_some() {
+            self.learn(now, path, datagram, marked, handled);
+        }
+    }
+
+    /// What a packet says of paths.
+    fn learn(&mut self, now: Instant, path: u8, datagram: &[u8], marked: bool, handled: Handled) {
+        let Some((paths, packet)) = self.paths.as_mut().zip(Packet::new_checked(datagram).ok()) else {
+            return;
+        };
+        if handled == Handled::Result {
+            let marked = marked || packet.flags().contains(Flags::CONGESTION);
+            paths.on_result(now, packet.slot(), path, marked);
+        } else if packet.kind() == Kind::Stale as u8 {
+            let admission = &self.all[0].worker.config().admission;
+            if (packet.job(), packet.epoch(), packet.key()) == (admission.job, admission.epoch, admission.key)
+            {
+                paths.on_answer(now, packet.bitmap());
+            }
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Instant, datagram: &[u8], marked: bool) -> Handled {
         let class = if self.all.len() == 1 { 0 } else { self.class_of(datagram) };
         let Stream { worker, tensors, .. } = &mut self.all[class];
         if marked {
             worker.note_mark();
         }
-        worker.handle_packet(now, datagram, tensors);
+        worker.handle_packet(now, datagram, tensors)
     }
 
     /// The stream that has the datagram's slot; what is no packet of any is for the first to refuse and count.
@@ -265,13 +307,34 @@ impl Streams {
         if class < self.all.len() { class } else { 0 }
     }
 
-    /// Writes the next datagram to send, of the highest class that has any; its length.
+    /// Writes the next datagram to send, of the highest class that has any; its length, and its path.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<usize> {
+    pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(usize, u8)> {
         let highest_first = self.all.iter_mut().rev();
-        let polled =
-            highest_first.map(|stream| stream.worker.poll_transmit(now, buffer, &mut stream.tensors));
-        polled.flatten().next()
+        let mut polled =
+            highest_first.filter_map(|stream| stream.worker.poll_transmit(now, buffer, &mut stream.tensors));
+        let len = polled.next()?;
+        let path = self.paths.as_mut().map_or(0, |paths| {
+            let slot = Packet::new_checked(&buffer[..len]).map_or(0, |packet| packet.slot());
+            paths.next(now, slot)
+        });
+        Some((len, path))
+    }
+
+    /// Writes a packet that shows how long a path takes, if one is due and something is outstanding; its length and its path.
+    pub(crate) fn poll_path_probe(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(usize, u8)> {
+        let paths = self.paths.as_mut()?;
+        if paths.next_probe_at().is_none_or(|at| at > now) {
+            return None;
+        }
+        let class = self.band.first();
+        let all = &self.all;
+        if all.iter().all(|stream| stream.worker.outstanding() == 0) {
+            return None;
+        }
+        let (path, tag) = paths.poll_probe(now)?;
+        let len = all.iter().find_map(|stream| stream.worker.write_path_probe(class, tag, buffer))?;
+        Some((len, path))
     }
 
     /// Writes a packet that a reachable switch answers, and which changes nothing there; its length. `None` while nothing is outstanding.
@@ -283,6 +346,11 @@ impl Streams {
     /// When [`Self::handle_timeout`] must be called next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.all.iter().filter_map(|stream| stream.worker.next_deadline()).min()
+    }
+
+    /// When [`Self::poll_path_probe`] must be called next, while something is outstanding.
+    pub(crate) fn next_path_probe_at(&self) -> Option<Instant> {
+        self.paths.as_ref()?.next_probe_at().filter(|_| self.outstanding() > 0)
     }
 
     /// Retransmits after a timeout, or fails the job.

@@ -7,6 +7,7 @@ mod demo;
 mod group_key;
 mod job;
 mod joining;
+mod multipath;
 mod p4;
 mod remote;
 mod switch;

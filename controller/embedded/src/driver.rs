@@ -62,6 +62,10 @@ impl SwitchDriver for LocalDriver {
         self.port(port, move |core| core.bind_port(port, peer))
     }
 
+    fn bind_ports(&mut self, port: u16, peer: SocketAddr, udp_ports: u8) -> Result<(), DriverError> {
+        self.port(port, move |core| core.bind_ports(port, peer, udp_ports))
+    }
+
     fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {
         let keys = keys.clone();
         self.port(port, move |core| core.authenticate(port, &keys))

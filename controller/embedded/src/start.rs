@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use netfold_control::CongestionAlgorithm;
+use netfold_control::{CongestionAlgorithm, Multipath};
 use netfold_controller::admission::Config;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
@@ -47,6 +47,7 @@ pub struct Builder {
     ports: Vec<(u16, SocketAddr)>,
     join_timeout: Duration,
     congestion: CongestionAlgorithm,
+    multipath: Option<Multipath>,
     dscp: Dscp,
     egress: Option<QueueConfig>,
     open: Open,
@@ -167,6 +168,14 @@ impl Builder {
     #[must_use]
     pub fn congestion(mut self, congestion: CongestionAlgorithm) -> Self {
         self.congestion = congestion;
+        self
+    }
+
+    /// From how many UDP ports each worker sends, and how it chooses among them: for fabrics that spread flows over several paths by a hash of
+    /// ports. Needs a data path of sockets; others have one port. Default `None`: one.
+    #[must_use]
+    pub fn multipath(mut self, multipath: Option<Multipath>) -> Self {
+        self.multipath = multipath;
         self
     }
 
@@ -309,6 +318,7 @@ impl Builder {
             let mut config = Config::new(epoch_floor());
             config.join_timeout = self.join_timeout;
             config.congestion = self.congestion;
+            config.multipath = self.multipath;
             // Each queue has tables of its own.
             config.jobs_max = JOBS_SOFTWARE as usize * queues.len();
             let mut plane = Plane::queues(queues.iter().map(|queue| self.driver(queue)).collect());
@@ -329,6 +339,7 @@ impl Builder {
     fn driver(&self, queue: &Queue) -> Box<dyn SwitchDriver> {
         // A switch that has stopped has no jobs.
         let longest = queue.handle.call(|core| core.datagram_len_max()).unwrap_or(0);
+        let multipath = queue.handle.call(|core| core.udp_ports_max()).unwrap_or(1) > 1;
         let limits = Limits {
             slots: self.slots.unwrap_or(queue.info.entries / 2),
             lane_words: queue.info.lane_words,
@@ -340,6 +351,7 @@ impl Builder {
             bounded_loss: queue.info.bounded_loss,
             owners: queue.info.owners,
             lane_ops: queue.info.lane_ops,
+            multipath,
             authenticates: longest >= header::LEN + queue.info.lane_words as usize * 4 + TAG_LEN,
         };
         Box::new(LocalDriver::new(queue.handle.clone(), limits, queue.info.numerics))
@@ -403,6 +415,7 @@ impl EmbeddedSwitch {
             ports: Vec::new(),
             join_timeout: JOIN_TIMEOUT,
             congestion: CongestionAlgorithm::Dctcp,
+            multipath: None,
             dscp: Dscp::NONE,
             egress: None,
             open: over_udp(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use netfold_control::CongestionAlgorithm;
+use netfold_control::{CongestionAlgorithm, Multipath};
 use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
 use netfold_controller::plane::Plane;
@@ -51,6 +51,8 @@ pub struct JobConfig {
     pub join_timeout: Duration,
     /// The workers' congestion-control algorithm.
     pub congestion: CongestionAlgorithm,
+    /// From how many UDP ports workers send, where their switches allow it; `None`: from one.
+    pub multipath: Option<Multipath>,
     /// How classes of packets are assigned to jobs.
     pub banding: Banding,
     /// How jobs share slots when there are not enough for all.
@@ -65,6 +67,7 @@ impl Default for JobConfig {
         Self {
             join_timeout: Duration::from_secs(30),
             congestion: CongestionAlgorithm::Dctcp,
+            multipath: None,
             banding: Banding::default(),
             sharing: Sharing::Elastic,
             settle: Duration::from_secs(10),
@@ -133,6 +136,7 @@ impl Controller {
         let admission = Config {
             join_timeout: config.jobs.join_timeout,
             congestion: config.jobs.congestion,
+            multipath: config.jobs.multipath,
             banding: config.jobs.banding,
             sharing: config.jobs.sharing,
             settle: config.jobs.settle,

@@ -128,7 +128,7 @@ impl SwitchDriver for XdpDriver {
             return Err(port_error(port, PortError::Number));
         }
         let at = self.places.find(at).ok_or_else(|| port_error(port, PortError::NoNeighbour(at)))?;
-        self.desired.ports.insert(port, Bound { peer, at: Some(at), keys: None });
+        self.desired.ports.insert(port, Bound { peer, udp_ports: 1, at: Some(at), keys: None });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::jobs::{FormingTree, Owner, TreeName};
 use crate::message::Refused;
 use crate::record::{JobName, JobSpec};
 use crate::timers::Timer;
-use netfold_control::{Join, Refusal, TREES_MAX};
+use netfold_control::{Join, Multipath, PATHS_MAX, Refusal, SessionEvent, TREES_MAX};
 use netfold_wire::{CLASSES_MAX, VERSION};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -67,12 +67,14 @@ impl Asked for Join {
         if self.udp_port == 0 {
             return refuse("UDP port 0: bind the worker's socket first and tell its port".into());
         }
+        check_udp_ports(self)?;
         check_numerics(self, fleet)
     }
 
     fn spec(&self) -> JobSpec {
         let Self { world, mode, slots, classes, trees, authenticated, .. } = *self;
-        JobSpec { world, mode, slots, classes, trees, authenticated, iteration: None }
+        let udp_ports = self.udp_ports.max(1);
+        JobSpec { world, mode, slots, classes, trees, authenticated, udp_ports, iteration: None }
     }
 }
 
@@ -84,6 +86,19 @@ pub(super) fn check_name(name: &str) -> Result<(), Refused> {
     }
     if name.chars().any(|character| character.is_control() || character == '/') {
         return refuse("the name holds control characters or a slash: choose a printable one without".into());
+    }
+    Ok(())
+}
+
+fn check_udp_ports(join: &Join) -> Result<(), Refused> {
+    let Join { udp_port, udp_ports, .. } = *join;
+    if udp_ports > 1 && !Multipath::is_valid(udp_ports) {
+        let message = format!("{udp_ports} UDP ports: give a power of two up to {PATHS_MAX}");
+        return Err(Refused::new(Refusal::Argument, message));
+    }
+    if udp_port.checked_add(u16::from(udp_ports.max(1) - 1)).is_none() {
+        let message = format!("{udp_ports} UDP ports from {udp_port} on: the last one is 65535");
+        return Err(Refused::new(Refusal::Argument, message));
     }
     Ok(())
 }
@@ -154,11 +169,26 @@ fn agree(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused
     Ok(())
 }
 
+/// Members may have joined before and after a change of the configuration.
+fn agree_udp_ports(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(), Refused> {
+    if asked.udp_ports == spec.udp_ports {
+        return Ok(());
+    }
+    let message = format!(
+        "workers of {} send from {} UDP ports and this one from {}: give all the same library",
+        name.subject(),
+        spec.udp_ports,
+        asked.udp_ports
+    );
+    Err(Refused::new(Refusal::Argument, message))
+}
+
 impl Coordinator {
     /// Handles the join of a session that has not joined yet.
     pub(super) fn join(&mut self, now: Duration, id: SessionId, join: Join) {
         match self.try_join(now, id, join) {
-            Ok(formation) => {
+            Ok(None) => {}
+            Ok(Some(formation)) => {
                 if self.forming[&formation].is_complete() {
                     self.place(now, formation);
                 }
@@ -188,11 +218,26 @@ impl Coordinator {
         }
     }
 
-    /// Returns the number of the formation that the session now belongs to.
-    fn try_join(&mut self, now: Duration, id: SessionId, join: Join) -> Result<u64, Refused> {
+    /// Returns the number of the formation that the session now belongs to; `None` if the worker is to join again with several UDP ports.
+    fn try_join(&mut self, now: Duration, id: SessionId, join: Join) -> Result<Option<u64>, Refused> {
         join.check(&self.fleet)?;
         self.check_authentication(id, &join)?;
         let tenant = self.tenant_of(join.credentials.as_ref())?;
+        let multipath = self.config.multipath.filter(|_| self.fleet.has_multipath());
+        if join.udp_ports == 0
+            && let Some(Multipath { udp_ports, .. }) = multipath
+        {
+            self.send(id, SessionEvent::Paths { udp_ports });
+            return Ok(None);
+        }
+        let each = multipath.map_or(1, |multipath| multipath.udp_ports);
+        if join.udp_ports > 1 && join.udp_ports != each {
+            let message = format!(
+                "{} UDP ports, where each worker has {each}: join with 0 and then with the number in the reply",
+                join.udp_ports
+            );
+            return Err(Refused::new(Refusal::Argument, message));
+        }
         let address = join.address.unwrap_or_else(|| self.sessions[&id].peer.ip()).to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
         let job = JobName { tenant, job: join.job.clone() };
@@ -209,13 +254,14 @@ impl Coordinator {
             Some(Named::Forming(formation)) => {
                 let job = &self.forming[&formation];
                 agree(&name, &job.spec, &join.spec())?;
+                agree_udp_ports(&name, &job.spec, &join.spec())?;
                 check_rank(job, join.rank)?;
             }
             None => self.check_new(&name, &join.spec())?,
         }
         let owner = self.owner_of(&name, id);
-        if self.endpoints.contains_key(&endpoint) {
-            let message = format!("another worker sends from {endpoint}: give every worker its own UDP port");
+        if let Some(taken) = self.taken_endpoint(endpoint, join.udp_ports) {
+            let message = format!("another worker sends from {taken}: give every worker its own UDP port");
             return Err(Refused::new(Refusal::Argument, message));
         }
         let own = match named {
@@ -234,13 +280,25 @@ impl Coordinator {
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
         session.endpoint = Some(endpoint);
+        session.udp_ports = join.udp_ports.max(1);
         session.datagram_max = join.datagram_max;
         session.stage = Stage::Forming { formation, rank: join.rank };
         self.endpoints.insert(endpoint, id);
         let job = self.forming.get_mut(&formation).expect("found or made above");
         job.members.insert(join.rank, id);
         job.movable &= join.movable;
-        Ok(formation)
+        Ok(Some(formation))
+    }
+
+    /// An endpoint of another worker among these UDP ports.
+    fn taken_endpoint(&self, first: SocketAddr, udp_ports: u8) -> Option<SocketAddr> {
+        let at = |port| SocketAddr::new(first.ip(), port);
+        let last = first.port().saturating_add(u16::from(udp_ports.max(1) - 1));
+        let below = at(first.port().saturating_sub(u16::from(PATHS_MAX) - 1));
+        self.endpoints.range(below..=at(last)).find_map(|(held, id)| {
+            let held_last = held.port().saturating_add(u16::from(self.sessions[id].udp_ports.max(1) - 1));
+            (held_last >= first.port()).then_some(*held)
+        })
     }
 
     /// Whether a worker that asks for authenticated packets can be sent keys.

@@ -9,7 +9,7 @@ use crate::message::Refused;
 use crate::record::JobName;
 use crate::ticket::TicketKey;
 use crate::timers::Timer;
-use netfold_control::{Refusal, SessionEvent};
+use netfold_control::{Multipath, Refusal, SessionEvent};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ impl Coordinator {
             numerics: spec.mode.numerics(),
             siblings: &siblings,
             authenticated: spec.authenticated,
+            udp_ports: spec.udp_ports,
             datagram_max: self.datagram_max(forming),
         };
         // Its part is one of those, too: jobs that closely follow others would get an eighth of the few slots that are free already.
@@ -233,6 +234,10 @@ impl Coordinator {
             let mut admission = placement.plan.admission(rank, first_chunk, udp_port);
             admission.switch = info.data.map(|data| data.ip());
             admission.congestion = self.config.congestion;
+            admission.multipath = (spec.udp_ports > 1).then(|| {
+                let policy = self.config.multipath.map(|multipath| multipath.policy).unwrap_or_default();
+                Multipath { udp_ports: spec.udp_ports, policy }
+            });
             admission.band = band;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
             admission.ticket = (admission.grace_ms > 0).then(|| ticket_key.ticket(rank));

@@ -201,8 +201,16 @@ impl Coordinator {
         }
         let now = self.unix_s();
         let mode = netfold_control::Mode::I32;
-        let spec =
-            JobSpec { world: 0, mode, slots: 1, classes: 1, trees: 1, authenticated: false, iteration: None };
+        let spec = JobSpec {
+            world: 0,
+            mode,
+            slots: 1,
+            classes: 1,
+            trees: 1,
+            authenticated: false,
+            udp_ports: 1,
+            iteration: None,
+        };
         let job = self.jobs.entry(name.clone()).or_insert_with(|| JobRecord {
             name: name.clone(),
             spec,

@@ -82,10 +82,12 @@ impl Coordinator {
         let active = self.active.get_mut(&job).expect("it was found above");
         active.members.insert(rank, Presence::Here(id));
         let TreeName { name, group, .. } = active.name.clone();
+        let udp_ports = active.spec.udp_ports;
         let (endpoint, left) = (active.placement.members[usize::from(rank)], active.left.clone());
         let session = self.sessions.get_mut(&id).expect("the session that resumes is open");
         session.stage = Stage::Active { job, rank };
         session.endpoint = Some(endpoint);
+        session.udp_ports = udp_ports;
         session.last_received = now;
         self.endpoints.insert(endpoint, id);
         self.send(id, SessionEvent::Resumed {});

@@ -177,6 +177,7 @@ impl Coordinator {
             numerics: spec.mode.numerics(),
             siblings: &siblings,
             authenticated: spec.authenticated,
+            udp_ports: spec.udp_ports,
             datagram_max: self.datagram_max(forming),
         };
         let Some(switches) = self.fleet.tree_if_empty(&request) else { return false };

@@ -13,6 +13,7 @@ fn limits(slots: u32, lane_words: u32, ports_max: u16, groups_max: u16) -> Limit
         bounded_loss: true,
         owners: true,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: true,
     }
 }
@@ -40,6 +41,7 @@ fn reserve(
         numerics: Numerics::Word,
         siblings: &[],
         authenticated: false,
+        udp_ports: 1,
         datagram_max: 0,
     };
     let secret = fleet.ticket_key();
@@ -89,6 +91,7 @@ fn a_part_is_one_of_the_slots_that_are_about_to_be_free_too() {
             numerics: Numerics::Word,
             siblings: &[],
             authenticated: false,
+            udp_ports: 1,
             datagram_max: 0,
         };
         let secret = fleet.ticket_key();
@@ -140,6 +143,7 @@ fn queues_take_trees_in_turn() {
         bounded_loss: false,
         owners: false,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: false,
     };
     let queues = vec![SwitchInfo::own(limits, Numerics::Word); 3];
@@ -154,6 +158,7 @@ fn queues_take_trees_in_turn() {
             numerics: Numerics::Word,
             siblings,
             authenticated: false,
+            udp_ports: 1,
             datagram_max: 0,
         };
         let secret = fleet.ticket_key();
@@ -224,6 +229,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             numerics: Numerics::Word,
             siblings: &[],
             authenticated,
+            udp_ports: 1,
             datagram_max: 0,
         };
         let secret = fleet.ticket_key();
@@ -260,6 +266,7 @@ fn a_job_gets_the_longest_packets_that_all_paths_carry() {
             numerics: Numerics::Word,
             siblings: &[],
             authenticated,
+            udp_ports: 1,
             datagram_max,
         };
         let secret = fleet.ticket_key();

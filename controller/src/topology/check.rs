@@ -31,7 +31,7 @@ impl Topology {
             neighbours[a.switch.index()].push((LinkId(index as u32), b.switch));
             neighbours[b.switch.index()].push((LinkId(index as u32), a.switch));
         }
-        Ok(Self { switches, hosts, links, neighbours, addresses, names })
+        Ok(Self { switches, hosts, links, neighbours, addresses, names, ecmp: false })
     }
 }
 

@@ -16,6 +16,9 @@ use super::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Whether fabrics between workers and switches spread flows over equal paths.
+    #[serde(default)]
+    ecmp: bool,
     #[serde(default)]
     switch: Vec<Spanned<SwitchTable>>,
     #[serde(default)]
@@ -140,7 +143,8 @@ impl Topology {
             let element = Element::Link(links.len(), format!("{} - {}", table.a, table.b));
             links.push(link(table, &names).map_err(|problem| located(at, element, problem))?);
         }
-        Self::new(switches, hosts, links).map_err(|error| lines.locate(error))
+        let topology = Self::new(switches, hosts, links).map_err(|error| lines.locate(error))?;
+        Ok(topology.with_ecmp(file.ecmp))
     }
 }
 

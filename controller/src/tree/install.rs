@@ -143,8 +143,11 @@ fn holdings(plan: &TreePlan) -> Vec<InstalledEntity> {
     let mut all = Vec::new();
     for &switch in plan.order() {
         let ports = plan.switch_plans()[switch].ports.iter();
-        let held = ports
-            .filter_map(|at| Some(HeldEntity::Port { port: at.port, peer: at.peer?, keys: at.keys.clone() }));
+        let held = ports.filter_map(|at| {
+            let worker = plan.workers().contains(&(switch, at.port));
+            let udp_ports = if worker { plan.job().udp_ports } else { 1 };
+            Some(HeldEntity::Port { port: at.port, peer: at.peer?, udp_ports, keys: at.keys.clone() })
+        });
         all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
     for &switch in plan.order() {
@@ -329,9 +332,9 @@ impl Installed {
         drivers: &mut D,
     ) -> Result<(), Failure> {
         for done in holdings(plan) {
-            let HeldEntity::Port { port, peer, keys } = &done.held else { break };
+            let HeldEntity::Port { port, peer, udp_ports, keys } = &done.held else { break };
             let (switch, port, keys) = (done.switch, *port, keys.clone());
-            let bound = drivers.with(switch, |driver| driver.bind_port(port, *peer));
+            let bound = drivers.with(switch, |driver| driver.bind_ports(port, *peer, *udp_ports));
             bound.map_err(|source| (switch, InstallStep::Ports, source))?;
             self.done.push(done);
             if let Some(keys) = keys {

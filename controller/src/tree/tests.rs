@@ -22,10 +22,11 @@ const LIMITS: Limits = Limits {
     bounded_loss: true,
     owners: true,
     lane_ops: netfold_wire::LaneOps::ALL,
+    multipath: false,
     authenticates: false,
 };
 
-const JOB: TreeJob = TreeJob { job: 7, epoch: 3, key: 5, slots: 16 };
+const JOB: TreeJob = TreeJob { job: 7, epoch: 3, key: 5, slots: 16, udp_ports: 1 };
 
 fn address(last: u16) -> SocketAddr {
     ([10, 0, (last >> 8) as u8, last as u8], 20038).into()

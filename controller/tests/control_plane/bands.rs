@@ -45,6 +45,7 @@ fn declare(bench: &mut Bench, name: &str, iteration: Iteration) -> Result<(), Co
         classes: 1,
         trees: 1,
         authenticated: false,
+        udp_ports: 1,
         iteration: Some(iteration),
     };
     let name = JobName { tenant: String::new(), job: name.into() };

@@ -66,7 +66,10 @@ impl ReceivedEvents {
             && self.events.iter().all(|event| {
                 matches!(
                     event,
-                    SessionEvent::Alive {} | SessionEvent::Path(_) | SessionEvent::PeerLeft { .. }
+                    SessionEvent::Alive {}
+                        | SessionEvent::Path(_)
+                        | SessionEvent::Paths { .. }
+                        | SessionEvent::PeerLeft { .. }
                 )
             })
     }
@@ -339,7 +342,9 @@ impl Bench {
             SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
             SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
             SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
-            SessionEvent::Path(_) => assert!(received.is_untouched(), "challenged after the answer"),
+            SessionEvent::Path(_) | SessionEvent::Paths { .. } => {
+                assert!(received.is_untouched(), "challenged after the answer");
+            }
             SessionEvent::Alive {}
             | SessionEvent::Quota {}
             | SessionEvent::Resumed {}

@@ -302,6 +302,7 @@ fn a_declared_job_is_what_was_declared() {
         classes: 1,
         trees: 1,
         authenticated: false,
+        udp_ports: 1,
         iteration: None,
     };
     let declare = Command::DeclareJob { name: name.clone(), spec };

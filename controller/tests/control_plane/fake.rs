@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 pub(crate) struct Switch {
     pub(crate) limits: Limits,
     pub(crate) ports: BTreeMap<u16, SocketAddr>,
+    /// How many UDP ports the peers of ports have.
+    pub(crate) udp_ports: BTreeMap<u16, u8>,
     /// Of authenticated jobs, by port.
     pub(crate) keys: BTreeMap<u16, JobKeys>,
     pub(crate) groups: BTreeMap<u16, Vec<Replica>>,
@@ -161,11 +163,13 @@ impl Fake {
             bounded_loss: true,
             owners: true,
             lane_ops: netfold_wire::LaneOps::ALL,
+            multipath: false,
             authenticates: false,
         };
         Self(Arc::new(Mutex::new(Switch {
             limits,
             ports: BTreeMap::new(),
+            udp_ports: BTreeMap::new(),
             keys: BTreeMap::new(),
             groups: BTreeMap::new(),
             entries: Vec::new(),
@@ -210,6 +214,14 @@ impl SwitchDriver for Fake {
         let is_switch = peer.port() == switch.limits.udp_port;
         assert!(is_switch || !switch.ports.values().any(|other| *other == peer), "{peer} bound twice");
         assert_eq!(switch.ports.insert(port, peer), None, "port {port} bound twice");
+        Ok(())
+    }
+
+    fn bind_ports(&mut self, port: u16, peer: SocketAddr, udp_ports: u8) -> Result<(), DriverError> {
+        self.bind_port(port, peer)?;
+        let mut switch = self.lock();
+        assert!(udp_ports == 1 || switch.limits.multipath, "{udp_ports} UDP ports of {peer}");
+        switch.udp_ports.insert(port, udp_ports);
         Ok(())
     }
 

@@ -138,6 +138,7 @@ fn declare_from(bench: &mut Bench, tenant: &str, first: usize) -> (usize, String
             classes: 1,
             trees: 1,
             authenticated: false,
+            udp_ports: 1,
             iteration: None,
         };
         Command::DeclareJob { name, spec }

@@ -8,6 +8,7 @@ mod durable;
 mod fake;
 mod flood;
 mod groups;
+mod multipath;
 mod path;
 mod random;
 mod server;

@@ -5,5 +5,4 @@ mod fabric;
 mod policy;
 mod route;
 mod schedule;
-mod spray;
 mod topology;

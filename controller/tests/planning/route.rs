@@ -50,7 +50,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
     }
     assert!(tree.is_up(network));
     // And the planner takes it.
-    let job = TreeJob { job: 1, epoch: 1, key: 1, slots: 1 };
+    let job = TreeJob { job: 1, epoch: 1, key: 1, slots: 1, udp_ports: 1 };
     let limits = Limits {
         slots: 1,
         lane_words: 64,
@@ -62,6 +62,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         bounded_loss: true,
         owners: true,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: false,
     };
     let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };

@@ -94,6 +94,16 @@ fn address(text: &str) -> IpAddr {
 }
 
 #[test]
+fn a_topology_says_whether_its_fabric_has_equal_paths() {
+    let with = |key: &str| Topology::from_toml(&format!("{key}\n{LEAF_SPINE}"));
+    assert!(!with("").unwrap().has_ecmp());
+    assert!(with("ecmp = true").unwrap().has_ecmp());
+    assert!(!with("ecmp = false").unwrap().has_ecmp());
+    let wrong = with("ecmp = 16").unwrap_err().to_string();
+    assert!(wrong.starts_with("line 1:"), "{wrong}");
+}
+
+#[test]
 fn a_leaf_spine_is_read_as_it_is_written() {
     let topology = Topology::from_toml(LEAF_SPINE).unwrap();
     let [leaf1, leaf2, spine1] = [SwitchId(0), SwitchId(1), SwitchId(2)];

@@ -10,6 +10,7 @@
 mod band;
 mod counters;
 mod path;
+mod paths;
 mod port_protocol;
 mod stall;
 mod ticket;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::band::{Band, BandError};
 pub use crate::counters::MemberCounters;
 pub use crate::path::{PathChallenge, PathToken};
+pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::stall::{RANK_EVENTS_MAX, RankEvent, RankEventKind, StallReport};
 pub use crate::ticket::ResumeTicket;
@@ -215,8 +217,12 @@ pub struct Join {
     /// each class of operations: a power of two, 1 to 16. The switch sees no difference.
     #[serde(default = "one")]
     pub classes: u8,
-    /// UDP port that this worker sends from.
+    /// UDP port that this worker sends from; the first one, if it sends from several.
     pub udp_port: u16,
+    /// How many consecutive UDP ports it sends from, a power of two up to [`PATHS_MAX`]. 0: from one, and it can send from more; the reply is
+    /// [`SessionEvent::Paths`] where it is to.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub udp_ports: u8,
     /// Address that this worker sends from, where it is not the one of this TCP session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
@@ -260,6 +266,7 @@ impl Join {
             slots,
             classes: 1,
             udp_port,
+            udp_ports: 1,
             address: None,
             tree: 0,
             trees: 1,
@@ -327,6 +334,10 @@ const fn one() -> u8 {
     1
 }
 
+const fn is_one(value: &u8) -> bool {
+    *value == 1
+}
+
 const fn is_zero(value: &u32) -> bool {
     *value == 0
 }
@@ -338,6 +349,12 @@ pub enum SessionEvent {
     /// All ranks have joined: the worker is to validate its path, and to reply with [`SessionRequest::Path`]. The admission follows when all
     /// have.
     Path(PathChallenge),
+    /// The worker is to join, in this session, with so many UDP ports: between it and its switch there are several paths. The reply to a
+    /// [`SessionRequest::Join`] with `udp_ports` 0.
+    Paths {
+        /// Consecutive UDP ports.
+        udp_ports: u8,
+    },
     /// All ranks have joined; the job may start.
     Admitted(Admission),
     /// The worker may not join.
@@ -416,6 +433,9 @@ pub struct Admission {
     /// The congestion-control algorithm to use.
     #[serde(default)]
     pub congestion: CongestionAlgorithm,
+    /// The UDP ports of the workers, where they are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multipath: Option<Multipath>,
     /// The job's classes of packets, and the DSCP of their IP headers. Without it the job has all classes, without DSCP, and the server
     /// sends no changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -312,6 +312,12 @@ impl<B: PacketIo> Middleware for Authenticated<B> {
         Ok(())
     }
 
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        PacketIo::bind_ports(&mut self.inner, port, peer, udp_ports)?;
+        self.forget_all(port);
+        Ok(())
+    }
+
     fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
         PacketIo::unbind_port(&mut self.inner, port)?;
         self.forget_all(port);

@@ -21,6 +21,8 @@ pub struct Capabilities {
     pub burst_max: usize,
     /// Bytes of [`RxBatch`] memory beyond which more gains nothing. Any size of at least one datagram works.
     pub batch_bytes: usize,
+    /// UDP ports that the peer of a port may have at most ([`PacketIo::bind_ports`]).
+    pub udp_ports_max: u8,
     /// Whether every datagram taken arrives, once and in order, while both ends exist.
     pub lossless: bool,
 }
@@ -92,6 +94,25 @@ pub trait PacketIo: Send {
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
         let _ = (port, peer);
         Err(IoError::Unsupported("binding ports"))
+    }
+
+    /// As [`bind_port`](Self::bind_port), of a peer that sends from several consecutive UDP ports, of which `peer` has the first. What is sent to
+    /// `port` goes to the UDP port that its last datagram came from: the peer chooses the paths of both directions.
+    ///
+    /// # Errors
+    ///
+    /// As `bind_port`; [`IoError::PortRange`]; [`IoError::Unsupported`] for more than one where the backend knows a peer by one UDP port.
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        if udp_ports > 1 {
+            return Err(IoError::Unsupported("several UDP ports of a peer; sockets (--io udp) do"));
+        }
+        self.bind_port(port, peer)
+    }
+
+    /// From how many consecutive UDP ports this end sends, if it is a worker's with several paths: datagrams of `PortId(i)` leave from the
+    /// i-th and arrive there, and each of these ports is bound to the same switch. Otherwise 1.
+    fn paths(&self) -> u8 {
+        1
     }
 
     /// Removes the peer of `port`: its datagrams count as from an unknown source from now on.

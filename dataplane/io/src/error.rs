@@ -41,6 +41,14 @@ pub enum IoError {
         /// The port that has it.
         port: PortId,
     },
+    /// Consecutive UDP ports from the peer's on do not exist: give it a lower first port, or fewer ports.
+    #[error("{udp_ports} UDP ports from {peer} on: the last port is 65535")]
+    PortRange {
+        /// The peer's address with its first UDP port.
+        peer: SocketAddr,
+        /// How many.
+        udp_ports: u8,
+    },
     /// The peer's address family does not fit the socket; bind the socket to an address of the peer's family.
     #[error("{peer} cannot be reached from a socket bound to {local}")]
     Family {

@@ -360,6 +360,7 @@ impl<L: Link> PacketIo for Ethernet<L> {
             datagram_len_max: self.upper.datagram_len_max,
             burst_max: self.properties.burst_max,
             batch_bytes: self.properties.burst_max * self.properties.frame_len_max,
+            udp_ports_max: 1,
             lossless: false,
         }
     }

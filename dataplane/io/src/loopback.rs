@@ -227,6 +227,7 @@ impl PacketIo for Loopback {
             burst_max: self.burst_max,
             batch_bytes: (self.burst_max * self.datagram_len_max)
                 .clamp(self.datagram_len_max, BATCH_BYTES_MAX),
+            udp_ports_max: 1,
             lossless: true,
         }
     }

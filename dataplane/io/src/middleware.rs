@@ -79,6 +79,14 @@ pub trait Middleware: Send {
         self.inner_mut().bind_port(port, peer)
     }
 
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        self.inner_mut().bind_ports(port, peer, udp_ports)
+    }
+
+    fn paths(&self) -> u8 {
+        self.inner().paths()
+    }
+
     fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {
         self.inner_mut().unbind_port(port)
     }
@@ -140,6 +148,14 @@ impl<M: Middleware> PacketIo for M {
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
         Middleware::bind_port(self, port, peer)
+    }
+
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        Middleware::bind_ports(self, port, peer, udp_ports)
+    }
+
+    fn paths(&self) -> u8 {
+        Middleware::paths(self)
     }
 
     fn unbind_port(&mut self, port: PortId) -> Result<(), IoError> {

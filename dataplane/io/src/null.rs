@@ -31,6 +31,7 @@ impl PacketIo for Null {
             datagram_len_max: self.datagram_len_max,
             burst_max: 256,
             batch_bytes: self.datagram_len_max,
+            udp_ports_max: 1,
             lossless: false,
         }
     }

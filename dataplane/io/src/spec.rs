@@ -212,6 +212,8 @@ pub struct OpenOptions {
     pub datagram_len_max: usize,
     /// Whether this is a switch's end, to which workers connect: relevant for rings in shared memory.
     pub hub: bool,
+    /// UDP ports that it sends from, consecutive from the local one on: a worker's [paths](PacketIo::paths). 1 but for sockets.
+    pub paths: u8,
     /// Whether it answers ARP and pings where the kernel does not: of several threads on one interface the first does.
     pub answers: bool,
 }
@@ -220,7 +222,7 @@ impl OpenOptions {
     /// Opens at `local`, with ports to be bound later and datagrams as long as they come.
     #[must_use]
     pub fn at(local: SocketAddr) -> Self {
-        Self { local, peer: None, datagram_len_max: usize::MAX, hub: false, answers: true }
+        Self { local, peer: None, datagram_len_max: usize::MAX, hub: false, paths: 1, answers: true }
     }
 
     /// The same for a switch's end.
@@ -252,6 +254,9 @@ pub fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, I
     if let IoSpec::XdpKernel(_) = spec {
         let remedy = "it is for `netfold switch` alone, without other packet I/O; workers beside it use udp";
         return Err(IoError::NotIncluded { spec: spec.to_string(), remedy });
+    }
+    if options.paths > 1 && *spec != IoSpec::Udp {
+        return Err(IoError::Unsupported("several UDP ports of a worker; sockets (--io udp) do"));
     }
     here::open(spec, options)
 }
@@ -316,7 +321,7 @@ mod here {
     use crate::ethernet::{Claim, Ethernet};
     use crate::link::{AfPacket, Link, PacketRing, Xdp, XdpConfig, XdpQueues, ipv4_of};
     use crate::shm::{Hub, Spoke};
-    use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo};
+    use crate::udp::{DATAGRAM_LEN_MAX, UdpConfig, UdpIo, UdpPaths};
     use crate::{Cores, IoError, PacketIo};
 
     pub(super) fn open(spec: &IoSpec, options: &OpenOptions) -> Result<Box<dyn PacketIo>, IoError> {
@@ -389,6 +394,9 @@ mod here {
         let datagram_len_max = options.datagram_len_max.min(DATAGRAM_LEN_MAX);
         let config = UdpConfig { datagram_len_max, ..UdpConfig::default() };
         let io = match options.peer {
+            None if options.paths > 1 => {
+                return Ok(Box::new(UdpPaths::bind(options.local, options.paths, config)?));
+            }
             Some(peer) => UdpIo::connect_from(options.local, peer, config)?,
             None => UdpIo::bind(options.local, config)?,
         };

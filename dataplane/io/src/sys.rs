@@ -76,18 +76,27 @@ pub(crate) fn poll_events<const N: usize>(
     timeout: Duration,
 ) -> io::Result<[c_short; N]> {
     let mut list = fds.map(|(fd, events)| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    poll_list(&mut list, timeout)?;
+    Ok(list.map(|entry| entry.revents))
+}
+
+/// As [`poll_events`], of a list that the caller keeps.
+pub(crate) fn poll_list(list: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     let time = libc::timespec {
         // A year is as good as for ever, and fits into every time_t.
         tv_sec: timeout.as_secs().min(365 * 86_400) as libc::time_t,
         tv_nsec: timeout.subsec_nanos() as _,
     };
-    // SAFETY: `list` holds N entries and `time` is a valid timespec, both live through the call; a null signal mask
+    // SAFETY: pointer and length are those of `list`, and `time` is a valid timespec, both live through the call; a null signal mask
     // means "leave it".
-    let rc = unsafe { libc::ppoll(list.as_mut_ptr(), N as libc::nfds_t, &time, ptr::null()) };
+    let rc = unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, &time, ptr::null()) };
     match checked(rc) {
-        Ok(_) => Ok(list.map(|entry| entry.revents)),
+        Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            Ok(std::array::from_fn(|index| if index == 0 { libc::POLLIN } else { 0 }))
+            list.iter_mut()
+                .enumerate()
+                .for_each(|(index, entry)| entry.revents = if index == 0 { libc::POLLIN } else { 0 });
+            Ok(())
         }
         Err(error) => Err(error),
     }

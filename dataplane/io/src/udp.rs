@@ -13,6 +13,7 @@
 mod address;
 mod kept;
 mod marks;
+mod paths;
 mod receive;
 mod syscall;
 mod transmit;
@@ -24,10 +25,11 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use netfold_wire::Dscp;
+use netfold_wire::{Dscp, PATHS_MAX};
 
 use self::address::Peers;
 use self::marks::Marks;
+pub use self::paths::UdpPaths;
 use crate::event_waker::EventWaker;
 use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, sys};
 
@@ -155,6 +157,10 @@ impl UdpIo {
         self.mark(Marks { dscp: *dscp, ..self.marks })
     }
 
+    fn as_socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     fn mark(&mut self, marks: Marks) -> Result<(), IoError> {
         let (level, name) = marks::option(self.local);
         let all = libc::c_int::from(marks.of_class(0));
@@ -185,13 +191,14 @@ impl PacketIo for UdpIo {
             datagram_len_max: self.datagram_len_max,
             burst_max: window::PACKETS_MAX,
             batch_bytes: self.receiving.batch_bytes(),
+            udp_ports_max: PATHS_MAX,
             lossless: false,
         }
     }
 
     fn receive(&mut self, batch: &mut RxBatch) -> Result<usize, IoError> {
         self.sending.flush(&self.socket, &self.role, &mut self.counters)?;
-        self.receiving.receive(&self.socket, &self.role, batch, &mut self.counters)
+        self.receiving.receive(&self.socket, &mut self.role, batch, &mut self.counters)
     }
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
@@ -224,8 +231,12 @@ impl PacketIo for UdpIo {
     }
 
     fn bind_port(&mut self, port: PortId, peer: SocketAddr) -> Result<(), IoError> {
+        self.bind_ports(port, peer, 1)
+    }
+
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
         match &mut self.role {
-            Role::Listening(peers) => peers.bind(port, peer, self.local),
+            Role::Listening(peers) => peers.bind(port, peer, udp_ports, self.local),
             Role::Connected(_) => Err(IoError::Unsupported("binding ports of a connected socket")),
         }
     }

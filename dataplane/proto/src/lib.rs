@@ -16,6 +16,8 @@
 //! Before its job starts, a member validates its address by a [`PathValidation`].
 //! A [`LivenessMonitor`] beside it distinguishes a switch that is lost from ranks that are stragglers, and a [`session`] keeps the membership.
 //!
+//! A worker with several UDP ports has [`Paths`](paths::Paths), which choose the port of each packet.
+//!
 //! A chunk is packed from the caller's tensor each time it is sent; no packet is kept. A result may be unpacked over
 //! the tensor in place: it arrives only after this rank's contribution was folded, and is delivered once.
 #![forbid(unsafe_code)]
@@ -27,12 +29,14 @@ mod error;
 mod liveness;
 mod op;
 mod path;
+pub mod paths;
 mod prediction;
 mod recovery;
 mod rtt;
 pub mod session;
 mod sharing;
 mod slot;
+pub mod spray;
 mod stats;
 mod stream;
 mod time;

@@ -91,6 +91,7 @@ impl SessionFailure {
         match event {
             SessionEvent::Alive {}
             | SessionEvent::Path(_)
+            | SessionEvent::Paths { .. }
             | SessionEvent::Admitted(_)
             | SessionEvent::Quota {}
             | SessionEvent::Resumed {}

@@ -44,6 +44,7 @@ fn nothing_is_allocated_per_packet() {
         grace_ms: 0,
         ticket: None,
         congestion: Default::default(),
+        multipath: None,
         band: None,
     };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();

@@ -465,6 +465,11 @@ impl Core {
         self.groups.iter_mut().for_each(Vec::clear);
     }
 
+    /// UDP ports that the peer of a port may have at most.
+    pub fn udp_ports_max(&self) -> u8 {
+        self.io.capabilities().udp_ports_max
+    }
+
     /// Longest datagram that the data path takes, in bytes.
     pub fn datagram_len_max(&self) -> usize {
         self.io.capabilities().datagram_len_max
@@ -476,7 +481,17 @@ impl Core {
     ///
     /// When the backend refuses.
     pub fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), IoError> {
-        self.io.bind_port(PortId(port), peer)
+        self.bind_ports(port, peer, 1)
+    }
+
+    /// The same for a peer that sends from several consecutive UDP ports, `peer`'s first. Packets for it go to the one that its last packet came
+    /// from.
+    ///
+    /// # Errors
+    ///
+    /// The backend's: [`IoError::Unsupported`] where it knows a peer by one UDP port.
+    pub fn bind_ports(&mut self, port: u16, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        PacketIo::bind_ports(&mut self.io, PortId(port), peer, udp_ports)
     }
 
     /// Gives a job keys on a port: from now on its packets there have tags in both directions, and those without the right one are dropped and

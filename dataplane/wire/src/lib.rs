@@ -47,6 +47,9 @@ pub const CHILDREN_MAX: usize = 32;
 /// Classes of operations that the header can tell apart.
 pub const CLASSES_MAX: u8 = 16;
 
+/// Most consecutive UDP ports that a worker sends from.
+pub const PATHS_MAX: u8 = 64;
+
 /// Levels of a tree of switches, at most.
 pub const LEVELS_MAX: usize = 3;
 

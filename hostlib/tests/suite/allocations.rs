@@ -88,6 +88,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
         grace_ms: 0,
         ticket: None,
         congestion: Default::default(),
+        multipath: None,
         band: None,
     };
     let of_engine = Arc::new(AtomicU64::new(0));

@@ -128,6 +128,7 @@ pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
         grace_ms: 0,
         ticket: None,
         congestion: Default::default(),
+        multipath: None,
         band: None,
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         bounded_loss,
         owners: bounded_loss,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: true,
     }
 }

@@ -95,6 +95,7 @@ impl Scene {
             own_bit: 0,
             lane_ops: netfold_wire::LaneOps::ALL,
             congestion: CongestionAlgorithm::ALL[input.below(CongestionAlgorithm::ALL.len())],
+            multipath: None,
             band: None,
         };
         let rank = input.below(world.into()) as u16;

@@ -146,6 +146,7 @@ impl PacketIo for Memory {
             datagram_len_max: self.len_max,
             burst_max,
             batch_bytes,
+            udp_ports_max: 1,
             lossless: true,
         }
     }

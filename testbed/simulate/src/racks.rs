@@ -162,6 +162,29 @@ pub struct Racks {
     out: Vec<(u16, Vec<u8>)>,
 }
 
+/// What every rank of the job is admitted with.
+fn admission(job: &JobSetup, config: &RacksConfig) -> Admission {
+    Admission {
+        job: job.job,
+        epoch: job.epoch,
+        key: job.key,
+        slots: job.slots,
+        first_chunk: job.first_chunk,
+        lane_words: LANE_WORDS,
+        udp_port: netfold_wire::UDP_PORT,
+        bitmap: job.full(),
+        own_bit: 0,
+        lane_ops: netfold_wire::LaneOps::ALL,
+        shift: 0,
+        switch: None,
+        grace_ms: 0,
+        ticket: None,
+        congestion: config.congestion,
+        multipath: None,
+        band: None,
+    }
+}
+
 impl Racks {
     /// An idle fabric.
     ///
@@ -189,24 +212,7 @@ impl Racks {
             workers: world,
             world,
         };
-        let admission = Admission {
-            job: job.job,
-            epoch: job.epoch,
-            key: job.key,
-            slots: job.slots,
-            first_chunk: job.first_chunk,
-            lane_words: LANE_WORDS,
-            udp_port: netfold_wire::UDP_PORT,
-            bitmap: job.full(),
-            own_bit: 0,
-            lane_ops: netfold_wire::LaneOps::ALL,
-            shift: 0,
-            switch: None,
-            grace_ms: 0,
-            ticket: None,
-            congestion: config.congestion,
-            band: None,
-        };
+        let admission = admission(&job, &config);
         let rank = |rank: u16| {
             let mut own =
                 WorkerConfig::new(Admission { own_bit: 1 << rank, ..admission.clone() }, rank, world);

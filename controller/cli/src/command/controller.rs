@@ -40,6 +40,9 @@ use crate::size::Bits;
 /// Interval between checks for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// UDP ports of each worker where the topology has `ecmp = true`, unless another number is given.
+const UDP_PORTS_WITH_ECMP: u8 = 16;
+
 /// Longest file of tokens or certificates, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
@@ -109,6 +112,8 @@ pub(crate) struct ControllerCommand {
     /// (by delay), or mltcp- and one of these, with which trainings that share links come to send in turns.
     #[arg(long, value_name = "ALGORITHM", default_value = "dctcp", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
+    #[command(flatten)]
+    multipath: super::multipath::MultipathArgs,
     /// Which jobs' packets have precedence at queues with classes: alike (none), priority (by the tenant's priority), crux (by GPU
     /// intensity, of jobs declared with an iteration: `netfold job declare --work`).
     #[arg(long, value_name = "HOW", default_value = "alike", value_parser = ranking)]
@@ -288,9 +293,11 @@ impl ControllerCommand {
         topology: Option<Topology>,
         front: FrontendConfig,
     ) -> Result<Running, CliError> {
+        let has_ecmp = topology.as_ref().is_some_and(Topology::has_ecmp);
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),
             congestion: self.congestion,
+            multipath: self.multipath.multipath(if has_ecmp { UDP_PORTS_WITH_ECMP } else { 1 }),
             banding: Banding {
                 ranking: self.ranking,
                 bands: self.bands.clone(),

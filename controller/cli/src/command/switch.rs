@@ -153,6 +153,8 @@ pub(crate) struct SwitchCommand {
     /// (by delay), or mltcp- and one of these, with which trainings that share links come to send in turns.
     #[arg(long, value_name = "ALGORITHM", default_value = "dctcp", value_parser = super::congestion)]
     congestion: CongestionAlgorithm,
+    #[command(flatten)]
+    multipath: super::multipath::MultipathArgs,
     /// DSCP of packets by class: 1, 2, 4, 8 or 16 code points from 0 to 63, lowest class first; each covers an equal number of the
     /// 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
@@ -276,6 +278,7 @@ impl SwitchCommand {
             .io_from(ThreadOpener::new(self.io.clone(), netfold_dpdk::open_threads))
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
+            .multipath(self.multipath.multipath(1))
             .dscp(self.dscp)
             .middleware(self.middleware())
             .on_event(on_event)

@@ -81,6 +81,7 @@ fn control(switch: &EmbeddedSwitch, banding: Banding) -> ServerHandle {
         bounded_loss: true,
         owners: true,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: false,
     };
     let driver = LocalDriver::new(switch.handle(), limits, Numerics::Word);
@@ -107,6 +108,7 @@ impl Job {
             classes: CLASSES,
             trees: 1,
             authenticated: false,
+            udp_ports: 1,
             iteration: Some(iteration),
         };
         let control = server.control();

@@ -7,6 +7,7 @@ mod collectives;
 mod congestion;
 mod controlled;
 mod groups;
+mod multipath;
 mod paths;
 mod payloads;
 mod reductions;

@@ -38,6 +38,7 @@ pub(super) fn spec(spec: Option<v1::JobSpec>) -> Result<JobSpec, Status> {
         classes: fits("classes", spec.classes)?,
         trees: fits("trees", spec.trees)?,
         authenticated: spec.authenticated,
+        udp_ports: 1,
         iteration: spec.iteration.map(|iteration| Iteration {
             work: iteration.work,
             compute_us: iteration.compute_us,

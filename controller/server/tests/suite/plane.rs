@@ -91,6 +91,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             classes: 1,
             trees: 1,
             authenticated: false,
+            udp_ports: 1,
             iteration: None,
         },
         declared: false,

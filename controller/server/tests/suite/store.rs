@@ -55,6 +55,7 @@ fn spec() -> JobSpec {
         classes: 1,
         trees: 1,
         authenticated: false,
+        udp_ports: 1,
         iteration: None,
     }
 }
@@ -97,6 +98,7 @@ fn place(number: u32) -> Box<PlaceRecord> {
         bounded_loss: true,
         owners: true,
         lane_ops: netfold_wire::LaneOps::ALL,
+        multipath: false,
         authenticates: false,
     };
     let address: SocketAddr = "127.0.0.1:20038".parse().unwrap();

@@ -196,7 +196,7 @@ impl SwitchDriver for BfrtDriver {
         if at.port == self.desired.cpu_port {
             return Err(port_error(port, PortError::Reserved(at.port)));
         }
-        self.desired.ports.insert(port, Bound { peer, at: Some(at), keys: None });
+        self.desired.ports.insert(port, Bound { peer, udp_ports: 1, at: Some(at), keys: None });
         Ok(())
     }
 

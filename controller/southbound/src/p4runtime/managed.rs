@@ -427,6 +427,7 @@ impl Managed {
 fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
     Limits {
         slots: config.slots.map_or(profile.slots, |slots| slots.min(profile.slots)),
+        multipath: matches!(config.attachment, Attachment::Attached),
         authenticates: matches!(config.attachment, Attachment::Attached) && config.is_private(),
         ..Limits::of(profile, config.udp_port)
     }
@@ -442,7 +443,11 @@ impl SwitchDriver for Managed {
     }
 
     fn bind_port(&mut self, port: u16, peer: SocketAddr) -> Result<(), DriverError> {
-        self.call(Request::Bind { port, peer }).map(drop)
+        self.bind_ports(port, peer, 1)
+    }
+
+    fn bind_ports(&mut self, port: u16, peer: SocketAddr, udp_ports: u8) -> Result<(), DriverError> {
+        self.call(Request::Bind { port, peer, udp_ports }).map(drop)
     }
 
     fn authenticate(&mut self, port: u16, keys: &JobKeys) -> Result<(), DriverError> {

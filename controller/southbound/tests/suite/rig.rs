@@ -203,7 +203,7 @@ pub(crate) fn replicas(ports: [u16; 2]) -> Vec<Replica> {
 
 /// What a control plane holds that has admitted `job` with two children at these ports.
 pub(crate) fn held(job: u16, ports: [u16; 2]) -> Vec<HeldEntity> {
-    let bound = ports.map(|port| HeldEntity::Port { port, peer: peer(port), keys: None });
+    let bound = ports.map(|port| HeldEntity::Port { port, peer: peer(port), udp_ports: 1, keys: None });
     let rest = [
         HeldEntity::Group { group: job, replicas: replicas(ports) },
         HeldEntity::Entries(entries(job, ports)),
@@ -304,10 +304,30 @@ impl Raw {
     where
         C::Response: prost::Message + Default + 'static,
     {
+        self.try_ports(call).unwrap()
+    }
+
+    fn try_ports<C: Call + prost::Message + 'static>(&self, call: C) -> Result<C::Response, tonic::Status>
+    where
+        C::Response: prost::Message + Default + 'static,
+    {
         let path = PathAndQuery::from_static(C::PATH);
         let codec = ProstCodec::<C, C::Response>::default();
         let mut grpc = self.grpc();
-        self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).unwrap().into_inner()
+        self.runtime.block_on(grpc.unary(Request::new(call), path, codec)).map(tonic::Response::into_inner)
+    }
+
+    /// Makes a port of a peer with so many UDP ports, as the primary.
+    pub(crate) fn attach(&self, peer: SocketAddr, udp_ports: u32) -> Result<(), tonic::Status> {
+        let (peer, device_id, election_id) = (peer.to_string(), 1, Some(ELECTION.into()));
+        let request = AttachRequest { peer, device_id, election_id, udp_ports, ..Default::default() };
+        self.try_ports(request).map(drop)
+    }
+
+    /// Takes a peer's port away, as the primary.
+    pub(crate) fn detach(&self, peer: SocketAddr) {
+        let (peer, device_id, election_id) = (peer.to_string(), 1, Some(ELECTION.into()));
+        self.ports(DetachRequest { peer, device_id, election_id, ..Default::default() });
     }
 
     /// The jobs that have keys at a peer's port.

@@ -96,6 +96,32 @@ fn jobs_that_share_a_port_of_the_switch_have_keys_of_their_own() {
     assert!(raw.holding().ports.is_empty());
 }
 
+/// A peer with several UDP ports has all of them, also when the switch has lost its port.
+#[test]
+fn all_udp_ports_of_a_peer_are_attached_and_attached_again() {
+    let device = Device::start();
+    let mut watched = Watched::start(config(device.address()), Vec::new());
+    watched.up();
+    let switch = &mut watched.switch;
+    let raw = Raw::connect(device.address());
+    switch.bind_ports(0, peer(8), 4).unwrap();
+    let taken = raw.attach(peer(11), 1).unwrap_err();
+    assert_eq!(taken.code(), tonic::Code::InvalidArgument, "{taken:?}");
+    assert!(taken.message().contains("bound"), "{taken:?}");
+    raw.attach(peer(12), 1).expect("the next port is another peer's");
+
+    raw.detach(peer(8));
+    assert_eq!(switch.resync().unwrap().inserted, 1);
+    assert!(raw.attach(peer(11), 1).is_err(), "four ports again");
+    switch.unbind_port(0).unwrap();
+    raw.attach(peer(11), 1).expect("all four are free");
+
+    for (first, udp_ports) in [(peer(20), 65), (peer(20), 1000), (([127, 0, 0, 1], 65_530).into(), 16)] {
+        let refused = raw.attach(first, udp_ports).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+    }
+}
+
 /// A control plane that has restarted gives a switch that has lost them the keys of its jobs again.
 #[test]
 fn keys_of_running_jobs_are_given_again() {
@@ -109,7 +135,9 @@ fn keys_of_running_jobs_are_given_again() {
     raw.detach_keys(peer(0), 1);
     drop(first);
     let with_keys = |held| match held {
-        HeldEntity::Port { port, peer, .. } => HeldEntity::Port { port, peer, keys: Some(keys(1)) },
+        HeldEntity::Port { port, peer, .. } => {
+            HeldEntity::Port { port, peer, udp_ports: 1, keys: Some(keys(1)) }
+        }
         held => held,
     };
     let known = held(1, [0, 1]).into_iter().map(with_keys).collect();
@@ -284,7 +312,7 @@ fn held_things_that_make_no_sense_are_refused_at_once() {
     };
     let text = refused(vec![HeldEntity::Entries(entries(1, [0, 1]))]);
     assert!(text.starts_with("switch s1: what is said to be there already cannot be: port 0"), "{text}");
-    let bound = [0, 1].map(|port| HeldEntity::Port { port, peer: peer(port), keys: None });
+    let bound = [0, 1].map(|port| HeldEntity::Port { port, peer: peer(port), udp_ports: 1, keys: None });
     let twice = HeldEntity::Group { group: 1, replicas: vec![Replica { port: 0, instance: 1 }; 2] };
     assert!(refused(bound.into_iter().chain([twice]).collect()).contains("group 1"));
 }
@@ -316,7 +344,7 @@ fn ten_thousand_entries_go_in_batches() {
     let compared = begun.elapsed();
     println!("{} entries inserted in {inserted:?} by {writes} requests; compared in {compared:?}", all.len());
     let held: Vec<_> = (0..32)
-        .map(|port| HeldEntity::Port { port, peer: peer(port), keys: None })
+        .map(|port| HeldEntity::Port { port, peer: peer(port), udp_ports: 1, keys: None })
         .chain([HeldEntity::Entries(all.clone())])
         .collect();
     drop(watched);

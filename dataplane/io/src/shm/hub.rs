@@ -328,6 +328,7 @@ impl PacketIo for Hub {
             datagram_len_max: self.datagram_len_max,
             burst_max: up.map_or(BURST, |up| up.burst_max.max(BURST)),
             batch_bytes: up.map_or(BATCH_BYTES, |up| up.batch_bytes.max(BATCH_BYTES)),
+            udp_ports_max: 1,
             lossless: up.is_none_or(|up| up.lossless),
         }
     }
@@ -402,6 +403,17 @@ impl PacketIo for Hub {
         let problem = "it is no worker of this host, and this switch has no uplink; name one, as in shm:NAME,uplink=udp";
         let uplink = self.uplink.as_mut().ok_or(IoError::Address { address: peer, problem })?;
         uplink.bind_port(port, peer)?;
+        self.set_way(port, Way::Uplink);
+        Ok(())
+    }
+
+    fn bind_ports(&mut self, port: PortId, peer: SocketAddr, udp_ports: u8) -> Result<(), IoError> {
+        if udp_ports <= 1 || (1..LOCAL_PORTS).contains(&peer.port()) {
+            return self.bind_port(port, peer);
+        }
+        self.look();
+        let uplink = self.uplink.as_mut().ok_or(IoError::Unsupported("several UDP ports of a peer"))?;
+        uplink.bind_ports(port, peer, udp_ports)?;
         self.set_way(port, Way::Uplink);
         Ok(())
     }

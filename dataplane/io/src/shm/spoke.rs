@@ -95,6 +95,7 @@ impl PacketIo for Spoke {
             datagram_len_max: self.datagram_len_max,
             burst_max: BURST,
             batch_bytes: BURST * self.datagram_len_max,
+            udp_ports_max: 1,
             lossless: self.lossless,
         }
     }

@@ -89,55 +89,90 @@ impl Key {
     }
 }
 
+/// The peer of a port: an address, and consecutive UDP ports that it sends from.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    first: SocketAddr,
+    udp_ports: u8,
+    /// Where its packets go: the UDP port that its last packet came from.
+    destination: RawAddress,
+}
+
+impl Peer {
+    fn keys(&self) -> impl Iterator<Item = Key> + use<> {
+        let (ip, first) = (self.first.ip(), self.first.port());
+        (0..u16::from(self.udp_ports)).map(move |index| Key::new(ip, first + index))
+    }
+}
+
 /// Which peer has which port, both ways.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    by_port: Vec<Option<(SocketAddr, RawAddress)>>,
+    by_port: Vec<Option<Peer>>,
     by_address: HashMap<Key, PortId, BuildHasherDefault<Mix>>,
 }
 
 impl Peers {
-    /// Makes `peer` the peer of `port` and forgets the one before.
-    pub(super) fn bind(&mut self, port: PortId, peer: SocketAddr, local: SocketAddr) -> Result<(), IoError> {
-        let raw = RawAddress::new(peer, local).ok_or(IoError::Family { peer, local })?;
-        let key = Key::new(peer.ip(), peer.port());
-        if let Some(&other) = self.by_address.get(&key)
-            && other != port
-        {
+    /// Makes `peer`, with so many consecutive UDP ports from its own on, the peer of `port`, and forgets the one before.
+    pub(super) fn bind(
+        &mut self,
+        port: PortId,
+        peer: SocketAddr,
+        udp_ports: u8,
+        local: SocketAddr,
+    ) -> Result<(), IoError> {
+        let destination = RawAddress::new(peer, local).ok_or(IoError::Family { peer, local })?;
+        let udp_ports = udp_ports.max(1);
+        if peer.port().checked_add(u16::from(udp_ports - 1)).is_none() {
+            return Err(IoError::PortRange { peer, udp_ports });
+        }
+        let new = Peer { first: peer, udp_ports, destination };
+        let taken = new.keys().find_map(|key| self.by_address.get(&key).filter(|other| **other != port));
+        if let Some(&other) = taken {
             return Err(IoError::PeerBound { peer, port: other });
         }
         let index = usize::from(port.0);
         if index >= self.by_port.len() {
             self.by_port.resize(index + 1, None);
         }
-        if let Some((old, _)) = self.by_port[index].replace((peer, raw)) {
-            self.by_address.remove(&Key::new(old.ip(), old.port()));
+        if let Some(old) = self.by_port[index].replace(new) {
+            self.forget(&old);
         }
-        self.by_address.insert(key, port);
+        self.by_address.extend(new.keys().map(|key| (key, port)));
         Ok(())
     }
 
     pub(super) fn unbind(&mut self, port: PortId) -> Result<(), IoError> {
         let entry = self.by_port.get_mut(usize::from(port.0)).and_then(Option::take);
-        let (old, _) = entry.ok_or(IoError::UnknownPort(port))?;
-        self.by_address.remove(&Key::new(old.ip(), old.port()));
+        self.forget(&entry.ok_or(IoError::UnknownPort(port))?);
         Ok(())
     }
 
-    /// The port that packets from `source` come in by.
-    pub(super) fn port_of(&self, source: &RawAddress) -> Option<PortId> {
-        self.by_address.get(&source.key()?).copied()
+    fn forget(&mut self, old: &Peer) {
+        for key in old.keys() {
+            self.by_address.remove(&key);
+        }
+    }
+
+    /// The port that packets from `source` come in by. What is sent to that port from now on goes to `source`.
+    pub(super) fn hear(&mut self, source: &RawAddress) -> Option<PortId> {
+        let port = *self.by_address.get(&source.key()?)?;
+        let peer = self.by_port.get_mut(usize::from(port.0))?.as_mut()?;
+        if peer.udp_ports > 1 {
+            peer.destination.bytes[2..4].copy_from_slice(&source.bytes[2..4]);
+        }
+        Some(port)
     }
 
     pub(super) fn address(&self, port: PortId) -> Option<&RawAddress> {
-        self.entry(port).map(|(_, raw)| raw)
+        self.entry(port).map(|peer| &peer.destination)
     }
 
     pub(super) fn peer(&self, port: PortId) -> Option<SocketAddr> {
-        self.entry(port).map(|(peer, _)| *peer)
+        self.entry(port).map(|peer| peer.first)
     }
 
-    fn entry(&self, port: PortId) -> Option<&(SocketAddr, RawAddress)> {
+    fn entry(&self, port: PortId) -> Option<&Peer> {
         self.by_port.get(usize::from(port.0))?.as_ref()
     }
 }
@@ -167,29 +202,48 @@ mod tests {
     #[test]
     fn a_mapped_source_is_the_same_peer() {
         let mut peers = Peers::default();
-        peers.bind(PortId(3), address("10.1.2.3:7"), ANY_V6).unwrap();
+        peers.bind(PortId(3), address("10.1.2.3:7"), 1, ANY_V6).unwrap();
         let plain = RawAddress::new(address("10.1.2.3:7"), ANY_V4).unwrap();
         let mapped = RawAddress::new(address("[::ffff:10.1.2.3]:7"), ANY_V6).unwrap();
-        assert_eq!(peers.port_of(&plain), Some(PortId(3)));
-        assert_eq!(peers.port_of(&mapped), Some(PortId(3)));
+        assert_eq!(peers.hear(&plain), Some(PortId(3)));
+        assert_eq!(peers.hear(&mapped), Some(PortId(3)));
         let other = RawAddress::new(address("10.1.2.3:8"), ANY_V4).unwrap();
-        assert_eq!(peers.port_of(&other), None);
+        assert_eq!(peers.hear(&other), None);
     }
 
     #[test]
     fn binding_rules() {
         let mut peers = Peers::default();
         let (a, b) = (address("127.0.0.1:1"), address("127.0.0.1:2"));
-        peers.bind(PortId(0), a, ANY_V4).unwrap();
-        peers.bind(PortId(0), a, ANY_V4).expect("again is no change");
-        let taken = peers.bind(PortId(1), a, ANY_V4);
+        peers.bind(PortId(0), a, 1, ANY_V4).unwrap();
+        peers.bind(PortId(0), a, 1, ANY_V4).expect("again is no change");
+        let taken = peers.bind(PortId(1), a, 1, ANY_V4);
         assert!(matches!(taken, Err(IoError::PeerBound { port: PortId(0), .. })), "{taken:?}");
-        peers.bind(PortId(0), b, ANY_V4).expect("another peer for the port");
-        assert_eq!(peers.port_of(&RawAddress::new(a, ANY_V4).unwrap()), None);
-        peers.bind(PortId(9), a, ANY_V4).expect("the old peer is free again");
+        peers.bind(PortId(0), b, 1, ANY_V4).expect("another peer for the port");
+        assert_eq!(peers.hear(&RawAddress::new(a, ANY_V4).unwrap()), None);
+        peers.bind(PortId(9), a, 1, ANY_V4).expect("the old peer is free again");
         peers.unbind(PortId(9)).unwrap();
         assert!(matches!(peers.unbind(PortId(9)), Err(IoError::UnknownPort(PortId(9)))));
         assert!(matches!(peers.unbind(PortId(77)), Err(IoError::UnknownPort(PortId(77)))));
-        assert!(matches!(peers.bind(PortId(1), address("[::1]:1"), ANY_V4), Err(IoError::Family { .. })));
+        assert!(matches!(peers.bind(PortId(1), address("[::1]:1"), 1, ANY_V4), Err(IoError::Family { .. })));
+    }
+    #[test]
+    fn a_peer_is_reached_where_its_last_packet_came_from() {
+        let mut peers = Peers::default();
+        let from = |port| RawAddress::new(SocketAddr::from(([10, 1, 2, 3], port)), ANY_V4).unwrap();
+        let destination = |peers: &Peers| peers.address(PortId(2)).unwrap().key();
+        peers.bind(PortId(2), address("10.1.2.3:5000"), 4, ANY_V4).unwrap();
+        assert_eq!(destination(&peers), from(5000).key(), "nothing was received yet");
+        assert_eq!((peers.hear(&from(5003)), peers.hear(&from(5004))), (Some(PortId(2)), None));
+        assert_eq!(destination(&peers), from(5003).key());
+        for first in ["10.1.2.3:4999", "10.1.2.3:5003"] {
+            let taken = peers.bind(PortId(3), address(first), 2, ANY_V4);
+            assert!(matches!(taken, Err(IoError::PeerBound { port: PortId(2), .. })), "{taken:?}");
+        }
+        peers.bind(PortId(3), address("10.1.2.3:4998"), 2, ANY_V4).expect("next to the others");
+        peers.unbind(PortId(2)).unwrap();
+        assert_eq!(peers.hear(&from(5001)), None);
+        let beyond = peers.bind(PortId(2), address("10.1.2.3:65535"), 2, ANY_V4);
+        assert!(matches!(beyond, Err(IoError::PortRange { .. })), "{beyond:?}");
     }
 }

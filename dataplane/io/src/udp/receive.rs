@@ -90,7 +90,7 @@ impl Receiving {
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
-        role: &Role,
+        role: &mut Role,
         batch: &mut RxBatch,
         counters: &mut IoCounters,
     ) -> Result<usize, IoError> {
@@ -136,7 +136,7 @@ impl Receiving {
     fn receive_direct(
         &mut self,
         socket: &UdpSocket,
-        role: &Role,
+        role: &mut Role,
         batch: &mut RxBatch,
         wanted: usize,
         counters: &mut IoCounters,
@@ -175,7 +175,7 @@ impl Receiving {
     fn receive_singles(
         &mut self,
         socket: &UdpSocket,
-        role: &Role,
+        role: &mut Role,
         batch: &mut RxBatch,
         wanted: usize,
         counters: &mut IoCounters,
@@ -218,7 +218,7 @@ impl Receiving {
     fn receive_copied(
         &mut self,
         socket: &UdpSocket,
-        role: &Role,
+        role: &mut Role,
         batch: &mut RxBatch,
         counters: &mut IoCounters,
     ) -> Result<(), Stop> {
@@ -245,10 +245,16 @@ impl Receiving {
     }
 
     /// The port of a message that is to be delivered; counts it when it is not.
-    fn port(&self, role: &Role, index: usize, message: Message, counters: &mut IoCounters) -> Option<PortId> {
+    fn port(
+        &self,
+        role: &mut Role,
+        index: usize,
+        message: Message,
+        counters: &mut IoCounters,
+    ) -> Option<PortId> {
         let port = match role {
             Role::Connected(_) => Some(PortId(0)),
-            Role::Listening(peers) => peers.port_of(self.receiver.source(index)),
+            Role::Listening(peers) => peers.hear(self.receiver.source(index)),
         };
         if port.is_none() {
             counters.unknown_source += datagrams(message).count() as u64;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netfold_control::{Admission, HEARTBEAT_MS, Join, PathChallenge, Resume, SessionEvent};
+use netfold_control::{Admission, HEARTBEAT_MS, Join, Multipath, PathChallenge, Resume, SessionEvent};
 
 use super::{HEARTBEAT, Membership, SessionFailure};
 use crate::Instant;
@@ -18,6 +18,8 @@ pub enum JoinStep {
     Waiting,
     /// It is to validate its path, by a [`PathValidation`](crate::PathValidation), and to reply with the token.
     Challenged(PathChallenge),
+    /// It is to send its request again, with so many UDP ports.
+    Multipath(u8),
     /// The job starts. The ticket has been moved to the membership, which goes nowhere else.
     Admitted(Box<(Admission, Membership)>),
 }
@@ -28,6 +30,8 @@ pub struct Joining {
     version: u8,
     rank: u16,
     authenticated: bool,
+    /// It has not named a number of UDP ports.
+    may_have_paths: bool,
     started: Instant,
     timeout: Duration,
     /// Since when the port is silent, until its first event.
@@ -43,6 +47,7 @@ impl Joining {
             version: join.version,
             rank: join.rank,
             authenticated: join.authenticated,
+            may_have_paths: join.udp_ports == 0,
             started: now,
             timeout,
             silent_since: Some(now),
@@ -78,6 +83,12 @@ impl Joining {
         match event {
             SessionEvent::Path(challenge) if self.authenticated && challenge.keys.is_none() => {
                 Err(SessionFailure::Protocol { what: "no keys for authenticated packets" })
+            }
+            SessionEvent::Paths { udp_ports }
+                if self.may_have_paths && udp_ports > 1 && Multipath::is_valid(udp_ports) =>
+            {
+                self.may_have_paths = false;
+                Ok(JoinStep::Multipath(udp_ports))
             }
             SessionEvent::Path(challenge) => Ok(JoinStep::Challenged(challenge)),
             SessionEvent::Admitted(mut admission) => {

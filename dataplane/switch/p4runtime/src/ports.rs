@@ -51,7 +51,8 @@ impl Ports {
     pub(crate) fn attach(&self, request: &AttachRequest) -> Result<AttachResponse, Fault> {
         let (peer, cpu_port) = (address(&request.peer)?, self.cpu_port);
         let keys = request.keys.as_ref().map(job_keys).transpose()?;
-        let port = self.call(move |core| attach(core, peer, cpu_port, keys.as_ref()))??;
+        let udp_ports = udp_ports(request.udp_ports, peer)?;
+        let port = self.call(move |core| attach(core, (peer, udp_ports), cpu_port, keys.as_ref()))??;
         Ok(AttachResponse { port: port.into() })
     }
 
@@ -146,11 +147,25 @@ fn job_keys(keys: &netfold_p4_runtime::ports::JobKeys) -> Result<JobKeys, Fault>
     Ok(JobKeys { job, epoch, keys })
 }
 
+/// The number of a peer's UDP ports.
+fn udp_ports(number: u32, peer: SocketAddr) -> Result<u8, Fault> {
+    let valid = u8::try_from(number).ok().filter(|number| *number <= netfold_wire::PATHS_MAX);
+    let last = valid.and_then(|number| peer.port().checked_add(u16::from(number.max(1) - 1)));
+    valid.filter(|_| last.is_some()).map(|number| number.max(1)).ok_or_else(|| {
+        Fault::invalid(format!("{number} UDP ports from {peer} on: give up to {}", netfold_wire::PATHS_MAX))
+    })
+}
+
 /// The port of a peer, on which the job then has these keys. A port that was made for this is removed when the keys are refused.
-fn attach(core: &mut Core, peer: SocketAddr, cpu_port: u16, keys: Option<&JobKeys>) -> Result<u16, Fault> {
+fn attach(
+    core: &mut Core,
+    (peer, udp_ports): (SocketAddr, u8),
+    cpu_port: u16,
+    keys: Option<&JobKeys>,
+) -> Result<u16, Fault> {
     let (port, is_new) = match port_of(core, peer) {
         Some(port) => (port, false),
-        None => (bind_free(core, peer, cpu_port)?, true),
+        None => (bind_free(core, peer, udp_ports, cpu_port)?, true),
     };
     if let Some(Err(error)) = keys.map(|keys| core.authenticate(port, keys)) {
         if is_new {
@@ -167,12 +182,12 @@ fn attach(core: &mut Core, peer: SocketAddr, cpu_port: u16, keys: Option<&JobKey
     Ok(port)
 }
 
-fn bind_free(core: &mut Core, peer: SocketAddr, cpu_port: u16) -> Result<u16, Fault> {
+fn bind_free(core: &mut Core, peer: SocketAddr, udp_ports: u8, cpu_port: u16) -> Result<u16, Fault> {
     let free = (1..=PORTS_MAX).find(|port| *port != cpu_port && core.peer(*port).is_none());
     let full =
         || Fault::new(Code::ResourceExhausted, format!("all {PORTS_MAX} ports have a peer; detach one"));
     let port = free.ok_or_else(full)?;
-    core.bind_port(port, peer).map(|()| port).map_err(refused)
+    core.bind_ports(port, peer, udp_ports).map(|()| port).map_err(refused)
 }
 
 fn detach(core: &mut Core, peer: SocketAddr, fixed: &BTreeSet<u16>) -> Result<(), Fault> {
@@ -191,7 +206,7 @@ fn detach(core: &mut Core, peer: SocketAddr, fixed: &BTreeSet<u16>) -> Result<()
 fn refused(error: IoError) -> Fault {
     let code = match error {
         IoError::Unsupported(_) => Code::Unimplemented,
-        IoError::Family { .. } => Code::InvalidArgument,
+        IoError::Family { .. } | IoError::PeerBound { .. } => Code::InvalidArgument,
         _ => Code::Internal,
     };
     Fault::new(code, error.to_string())

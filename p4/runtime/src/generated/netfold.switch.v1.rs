@@ -22,6 +22,11 @@ pub struct AttachRequest {
     /// Keys of an authenticated job, in place of those that it has there, if any.
     #[prost(message, optional, tag = "5")]
     pub keys: ::core::option::Option<JobKeys>,
+    /// From how many consecutive UDP ports the peer sends, its address has the first; 0 is 1. Packets for it go to the one that its last packet
+    /// came from. A peer that is a port already keeps the number that it has. More than one is refused with `UNIMPLEMENTED` where the data path
+    /// knows a peer by one UDP port, and more than 64 with `INVALID_ARGUMENT`.
+    #[prost(uint32, tag = "6")]
+    pub udp_ports: u32,
 }
 impl ::prost::Name for AttachRequest {
     const NAME: &'static str = "AttachRequest";

@@ -357,6 +357,7 @@ impl PacketIo for FrameIo {
             datagram_len_max: self.datagram_len_max,
             burst_max: 32,
             batch_bytes: 32 * self.datagram_len_max,
+            udp_ports_max: 1,
             lossless: false,
         }
     }

@@ -137,5 +137,5 @@ pub(super) fn faulty(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> Box
 
 /// The only job of the run's switches.
 pub(super) fn job(config: &RunConfig) -> TreeJob {
-    TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots }
+    TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots, udp_ports: 1 }
 }

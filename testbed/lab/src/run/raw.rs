@@ -34,7 +34,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Network, Run
     let open = |place: Attachment, number: usize, peer: Option<SocketAddr>| {
         let choice = choice(carrier, (number, switches + workers), mtu)?;
         let hub = peer.is_none();
-        let opening = OpenOptions { local: address(place), peer, datagram_len_max, hub, answers: true };
+        let opening = OpenOptions { peer, datagram_len_max, hub, ..OpenOptions::at(address(place)) };
         let name = place.namespace(&namespaces);
         let opened = within(&name, move || netfold_dpdk::open(&choice, &opening));
         let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;

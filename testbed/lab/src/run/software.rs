@@ -81,6 +81,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         bounded_loss: pipelines.iter().all(|pipeline| pipeline.info().bounded_loss),
         owners: pipelines.iter().all(|pipeline| pipeline.info().owners),
         lane_ops: pipelines.iter().fold(LaneOps::ALL, |all, pipeline| all.and(pipeline.info().lane_ops)),
+        multipath: false,
         authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;

@@ -135,8 +135,8 @@ fn entries() -> Vec<TableEntry> {
 fn held() -> Vec<HeldEntity> {
     let replicas = [10, 11].map(|port| Replica { port, instance: port + 1 }).to_vec();
     vec![
-        HeldEntity::Port { port: 10, peer: worker(1), keys: None },
-        HeldEntity::Port { port: 11, peer: worker(2), keys: None },
+        HeldEntity::Port { port: 10, peer: worker(1), udp_ports: 1, keys: None },
+        HeldEntity::Port { port: 11, peer: worker(2), udp_ports: 1, keys: None },
         HeldEntity::Group { group: GROUP, replicas },
         HeldEntity::Entries(entries()),
     ]

@@ -132,6 +132,7 @@ impl LocalSwitch {
                 grace_ms: 0,
                 ticket: None,
                 congestion: config.congestion,
+                multipath: None,
                 band: None,
             },
         };

@@ -527,6 +527,7 @@ fn admission(scenario: &Scenario) -> Admission {
         grace_ms: 0,
         ticket: None,
         congestion: Default::default(),
+        multipath: None,
         band: None,
     }
 }

@@ -57,6 +57,7 @@ impl PacketIo for DeviceIo {
             datagram_len_max: DATAGRAM_LEN_MAX,
             burst_max: 1,
             batch_bytes: DATAGRAM_LEN_MAX,
+            udp_ports_max: 1,
             lossless: false,
         }
     }
@@ -185,6 +186,7 @@ impl Device {
             bounded_loss,
             owners,
             lane_ops,
+            multipath: false,
             authenticates: true,
         }
     }

@@ -54,6 +54,7 @@ impl PacketIo for SimIo {
             datagram_len_max: DATAGRAM_LEN_MAX,
             burst_max: 32,
             batch_bytes: 32 * DATAGRAM_LEN_MAX,
+            udp_ports_max: 1,
             lossless: false,
         }
     }

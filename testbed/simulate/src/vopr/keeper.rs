@@ -132,7 +132,7 @@ impl Keeper {
         let mut keeper = Self { boot, ..Self::default() };
         for held in held {
             match held {
-                HeldEntity::Port { port, peer, keys } => {
+                HeldEntity::Port { port, peer, keys, .. } => {
                     keeper.ports.insert(port, Bound { peer, keys });
                 }
                 HeldEntity::Group { group, replicas } => drop(keeper.groups.insert(group, replicas)),

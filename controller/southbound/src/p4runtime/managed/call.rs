@@ -14,7 +14,7 @@ use netfold_controller::driver::DriverError;
 /// One call of [`netfold_controller::SwitchDriver`], or of a handle's own.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
-    Bind { port: u16, peer: SocketAddr },
+    Bind { port: u16, peer: SocketAddr, udp_ports: u8 },
     Authenticate { port: u16, keys: JobKeys },
     Unbind(u16),
     Insert(Vec<TableEntry>),

@@ -21,17 +21,17 @@ impl Keeper {
         &mut self,
         session: &Session,
         port: u16,
-        peer: SocketAddr,
+        (peer, udp_ports): (SocketAddr, u8),
     ) -> Result<(), Failure> {
         let known = self.known(port, peer)?;
         let at = match known {
             Some(at) => at,
-            None => ports::attach(session, peer, None).await?,
+            None => ports::attach(session, (peer, udp_ports), None).await?,
         };
         if at.port == self.desired.cpu_port {
             return Err(port_error(port, PortError::Reserved(at.port)).into());
         }
-        self.desired.ports.insert(port, Bound { peer, at: Some(at), keys: None });
+        self.desired.ports.insert(port, Bound { peer, udp_ports, at: Some(at), keys: None });
         Ok(())
     }
 
@@ -45,8 +45,8 @@ impl Keeper {
         if !self.limits.authenticates {
             return Err(port_error(port, PortError::Plain).into());
         }
-        let peer = self.desired.ports.get(&port).ok_or_else(unbound)?.peer;
-        ports::attach(session, peer, Some(&keys)).await?;
+        let bound = self.desired.ports.get(&port).ok_or_else(unbound)?;
+        ports::attach(session, (bound.peer, bound.udp_ports), Some(&keys)).await?;
         let bound = self.desired.ports.get_mut(&port).ok_or_else(unbound)?;
         bound.keys = Some(keys);
         Ok(())

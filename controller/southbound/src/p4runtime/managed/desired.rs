@@ -17,6 +17,8 @@ use netfold_controller::driver::{DriverError, HeldEntity};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) peer: SocketAddr,
+    /// From how many UDP ports it sends, from its own on.
+    pub(crate) udp_ports: u8,
     /// Unknown until the switch has reported the port that it assigned to the peer.
     pub(crate) at: Option<PeerPort>,
     /// The keys of the job that the port is for, if its packets are authenticated.
@@ -53,8 +55,8 @@ impl Desired {
         };
         for held in held {
             match held {
-                HeldEntity::Port { port, peer, keys } => {
-                    desired.ports.insert(port, Bound { peer, at: None, keys });
+                HeldEntity::Port { port, peer, udp_ports, keys } => {
+                    desired.ports.insert(port, Bound { peer, udp_ports, at: None, keys });
                 }
                 HeldEntity::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
                 HeldEntity::Entries(entries) => {

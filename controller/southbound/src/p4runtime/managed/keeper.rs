@@ -438,7 +438,7 @@ impl Keeper {
                 Some(held) if has_keys => Some(held.at),
                 _ => {
                     repaired.inserted += 1;
-                    Some(ports::attach(session, bound.peer, bound.keys.as_ref()).await?)
+                    Some(ports::attach(session, (bound.peer, bound.udp_ports), bound.keys.as_ref()).await?)
                 }
             };
         }
@@ -463,7 +463,7 @@ impl Keeper {
 
     async fn carry_out(&mut self, session: &Session, request: Request) -> Result<Reply, Failure> {
         match request {
-            Request::Bind { port, peer } => self.bind(session, port, peer).await?,
+            Request::Bind { port, peer, udp_ports } => self.bind(session, port, (peer, udp_ports)).await?,
             Request::Authenticate { port, keys } => self.authenticate(session, port, keys).await?,
             Request::Unbind(port) => self.unbind(session, port).await?,
             Request::Insert(entries) => self.insert(session, entries).await?,

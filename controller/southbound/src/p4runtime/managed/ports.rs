@@ -46,10 +46,10 @@ impl Description {
     }
 }
 
-/// Makes a port of a peer, where a job's packets are authenticated, if there are keys.
+/// Makes a port of a peer with so many UDP ports, where a job's packets are authenticated, if there are keys.
 pub(super) async fn attach(
     session: &Session,
-    peer: SocketAddr,
+    (peer, udp_ports): (SocketAddr, u8),
     keys: Option<&JobKeys>,
 ) -> Result<PeerPort, P4RuntimeError> {
     let Session { remote, stream, .. } = session;
@@ -59,8 +59,14 @@ pub(super) async fn attach(
         receive: receive.0.to_vec(),
         send: send.0.to_vec(),
     });
-    let request =
-        AttachRequest { peer: peer.to_string(), device_id, election_id, keys, ..Default::default() };
+    let request = AttachRequest {
+        peer: peer.to_string(),
+        udp_ports: udp_ports.into(),
+        device_id,
+        election_id,
+        keys,
+        ..Default::default()
+    };
     let answer = remote.ports(request).await?;
     let port = u16::try_from(answer.port).ok().filter(|port| *port != 0);
     let port = port.ok_or_else(|| remote.malformed_port())?;

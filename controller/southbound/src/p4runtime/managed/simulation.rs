@@ -114,7 +114,7 @@ impl Job {
     fn additions(&self) -> Vec<Request> {
         let mut requests = Vec::new();
         for (port, peer) in self.ports().into_iter().zip(self.peers) {
-            requests.push(Request::Bind { port, peer });
+            requests.push(Request::Bind { port, peer, udp_ports: 1 });
             requests.extend(self.keys().map(|keys| Request::Authenticate { port, keys }));
         }
         requests.extend([self.group(), Request::Insert(self.entries())]);
@@ -135,7 +135,8 @@ impl Job {
 
     fn held(&self) -> Vec<HeldEntity> {
         let ports = self.ports().into_iter().zip(self.peers);
-        let ports = ports.map(|(port, peer)| HeldEntity::Port { port, peer, keys: self.keys() });
+        let ports =
+            ports.map(|(port, peer)| HeldEntity::Port { port, peer, udp_ports: 1, keys: self.keys() });
         let group = HeldEntity::Group { group: self.number, replicas: self.replicas() };
         ports.chain([group, HeldEntity::Entries(self.entries())]).collect()
     }
@@ -152,7 +153,7 @@ struct Wanted {
 impl Wanted {
     fn apply(&mut self, request: &Request) {
         match request.clone() {
-            Request::Bind { port, peer } => drop(self.ports.insert(port, (peer, None))),
+            Request::Bind { port, peer, .. } => drop(self.ports.insert(port, (peer, None))),
             Request::Authenticate { port, keys } => {
                 self.ports.entry(port).and_modify(|bound| bound.1 = Some(keys));
             }

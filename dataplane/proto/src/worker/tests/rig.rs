@@ -33,6 +33,7 @@ pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> Wor
         grace_ms: 0,
         ticket: None,
         congestion: Default::default(),
+        multipath: None,
         band: None,
     };
     WorkerConfig::new(admission, rank, world)

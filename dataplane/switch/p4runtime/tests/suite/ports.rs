@@ -15,8 +15,14 @@ use crate::rig::{Client, Device, advance, answer, entry, small};
 
 fn attach(client: &mut Client, peer: impl ToString) -> Result<u32, tonic::Code> {
     let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
-    let answer =
-        client.ports(AttachRequest { peer: peer.to_string(), device_id, role, election_id, keys: None });
+    let answer = client.ports(AttachRequest {
+        peer: peer.to_string(),
+        device_id,
+        role,
+        election_id,
+        keys: None,
+        udp_ports: 0,
+    });
     answer.map(|answer| answer.port).map_err(|status| status.code())
 }
 
@@ -82,7 +88,8 @@ fn keys_of(job: u32, receive: Vec<u8>, send: Vec<u8>) -> JobKeys {
 
 fn attach_with(client: &mut Client, peer: &str, keys: JobKeys) -> Result<u32, tonic::Code> {
     let (device_id, election_id, role) = (1, client.election_id.map(Into::into), client.role.clone());
-    let request = AttachRequest { peer: peer.to_owned(), device_id, role, election_id, keys: Some(keys) };
+    let request =
+        AttachRequest { peer: peer.to_owned(), device_id, role, election_id, keys: Some(keys), udp_ports: 0 };
     client.ports(request).map(|answer| answer.port).map_err(|status| status.code())
 }
 

@@ -113,7 +113,13 @@ fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
     let world = config.racks * config.ranks;
     let shape = Shape { above: vec![None], workers: vec![FOLD; world] };
     let ranks: Vec<_> = (0..world).map(|rank| Some(SocketAddr::V4(rank_address(rank)))).collect();
-    let job = TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots * u32::from(CLASSES) };
+    let job = TreeJob {
+        job: 1,
+        epoch: 1,
+        key: 0x7e57_bed1,
+        slots: config.slots * u32::from(CLASSES),
+        udp_ports: 1,
+    };
     Ok(TreePlan::new(job, &shape, &[site], &ranks)?)
 }
 

@@ -165,7 +165,8 @@ impl World {
         let Some(attempt) = &mut process.attempt else { return };
         let Some(joining) = &mut attempt.joining else { return };
         match joining.handle_event(now, event) {
-            Ok(JoinStep::Waiting) => {}
+            // Requests name the one UDP port that there is.
+            Ok(JoinStep::Waiting | JoinStep::Multipath(_)) => {}
             Ok(JoinStep::Challenged(challenge)) => {
                 let ip = challenge.switch.expect("a controller names its switches");
                 let place = (attempt.endpoint, challenge.job, challenge.epoch);

@@ -33,6 +33,7 @@ impl PacketIo for NoPackets {
             datagram_len_max: 1472,
             burst_max: 1,
             batch_bytes: 1472,
+            udp_ports_max: 1,
             lossless: false,
         }
     }

@@ -1,6 +1,6 @@
 //! Which path each packet of a flow takes: sans-IO machines that a sender queries before each packet, and informs of its outcome.
 //!
-//! A sender does not know paths. It puts an *entropy value* into each packet, such as a UDP source port ([`port`]), and switches hash
+//! A sender does not know paths. It puts an *entropy value* into each packet, such as a UDP source port, and switches hash
 //! it; packets with the same value go the same way for as long as nothing fails. A [`Spray`] gives values from `0..count` and learns which
 //! to avoid, or to use again.
 //!
@@ -19,9 +19,7 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::ecmp::PORT_FIRST;
-
-/// The most entropy values: as many as there are source ports from [`PORT_FIRST`] on, as a power of two.
+/// The most entropy values: as many as there are dynamic ports (RFC 6335), as a power of two.
 pub const VALUES_MAX: u16 = 1 << 14;
 /// Values that are kept for being used again.
 pub const CACHE: usize = 8;
@@ -69,11 +67,6 @@ pub trait Spray {
 
     /// Records the outcome of a packet with that value. Values that were never given are no mistake.
     fn record_outcome(&mut self, now_ns: u64, value: u16, outcome: PacketOutcome);
-}
-
-/// The UDP source port that stands for an entropy value, with `salt` that differs from flow to flow.
-pub const fn port(value: u16, salt: u16) -> u16 {
-    PORT_FIRST | ((value ^ salt) & (VALUES_MAX - 1))
 }
 
 /// All values in turn; each round in another order, by an exclusive or.

@@ -1,0 +1,82 @@
+//! Several UDP ports of a worker, by which its packets take several paths.
+
+use serde::{Deserialize, Serialize};
+
+pub use netfold_wire::PATHS_MAX;
+
+/// Which of its UDP ports a worker sends a packet from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PathPolicy {
+    /// Each slot always has the same one, as a queue pair has in Meta's E-ECMP: as many flows as ports.
+    Fixed,
+    /// Every packet the next one, in another order each round.
+    Spray,
+    /// One by which a packet has been acknowledged without a mark, else a random one (REPS).
+    Reps,
+    /// As `Reps`; but where there is none that has been acknowledged, as `Spray`, without those that have failed of late.
+    Mixed,
+    /// All in proportion to weights, which decrease while the path of a port takes much longer than those of others, as probes show.
+    #[default]
+    Weighted,
+}
+
+impl PathPolicy {
+    /// Every value.
+    pub const ALL: &'static [Self] = &[Self::Fixed, Self::Spray, Self::Reps, Self::Mixed, Self::Weighted];
+
+    /// The name used on command lines and in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Spray => "spray",
+            Self::Reps => "reps",
+            Self::Mixed => "mixed",
+            Self::Weighted => "weighted",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|policy| policy.name() == name)
+    }
+}
+
+/// The UDP ports of a job's workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Multipath {
+    /// Consecutive UDP ports of each worker: a power of two, 2 to [`PATHS_MAX`].
+    pub udp_ports: u8,
+    /// Which of them a packet leaves from.
+    #[serde(default)]
+    pub policy: PathPolicy,
+}
+
+impl Multipath {
+    /// Whether there may be so many UDP ports.
+    pub const fn is_valid(udp_ports: u8) -> bool {
+        udp_ports.is_power_of_two() && udp_ports <= PATHS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_messages() {
+        for policy in PathPolicy::ALL {
+            assert_eq!(serde_json::to_string(policy).unwrap(), format!("\"{}\"", policy.name()));
+            assert_eq!(PathPolicy::from_name(policy.name()), Some(*policy));
+        }
+        assert_eq!(PathPolicy::from_name("ecmp"), None);
+    }
+
+    #[test]
+    fn numbers_of_ports() {
+        let valid: Vec<u8> = (0..=255).filter(|ports| Multipath::is_valid(*ports)).collect();
+        assert_eq!(valid, [1, 2, 4, 8, 16, 32, 64]);
+    }
+}
