@@ -120,6 +120,10 @@ pub(crate) enum CliError {
     /// The job in the fabric did not continue as required.
     #[error("the job did not continue as required: {problems}")]
     Fabric { problems: String },
+    /// A fabric's paths were not used as required.
+    #[cfg(feature = "testbed")]
+    #[error("not within the bounds: {problems}")]
+    Paths { problems: String },
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
@@ -225,7 +229,7 @@ impl CliError {
             #[cfg(feature = "testbed")]
             Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
             #[cfg(feature = "testbed")]
-            Self::Diagnosed { .. } => "testbed",
+            Self::Diagnosed { .. } | Self::Paths { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

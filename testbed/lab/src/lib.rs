@@ -5,6 +5,7 @@
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
 //! - [`failpoint`]: a controller that is killed at a chosen step of a change.
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that survives the loss of one of them.
+//! - [`paths`]: a fabric whose leaves spread flows over several spines, and how evenly workers use these.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
@@ -14,6 +15,7 @@ pub mod diagnose;
 pub mod differential;
 pub mod failpoint;
 pub mod leaf_spine;
+pub mod paths;
 pub mod run;
 pub mod stf;
 pub mod survive;

@@ -3,6 +3,7 @@
 mod diagnose;
 mod experiment;
 mod leaf_spine;
+mod paths;
 mod stf;
 mod survive;
 mod trim;
@@ -53,6 +54,7 @@ enum What {
     Trim(trim::Trim),
     Vopr(vopr::Vopr),
     Diagnose(diagnose::Diagnose),
+    Paths(paths::Paths),
     #[command(hide = true)]
     DiagnoseWorker(diagnose::DiagnoseWorker),
     #[command(hide = true)]
@@ -236,6 +238,7 @@ impl Testbed {
             What::Experiment(experiment) => experiment.run(output),
             What::Vopr(vopr) => vopr.run(output),
             What::Diagnose(diagnose) => diagnose.run(output),
+            What::Paths(paths) => paths.run(output),
             What::DiagnoseWorker(worker) => worker.run(),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),

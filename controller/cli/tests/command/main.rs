@@ -24,6 +24,7 @@ mod p4runtime;
 mod package;
 mod packaging;
 mod partition;
+mod paths;
 mod process;
 mod raw;
 mod shared_switch;
