@@ -10,6 +10,7 @@ use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, pna, swx, xdp};
 use netfold_wire::{LaneOp, LaneOps};
+use serde_json::{Map, Value, json};
 
 /// The program for a NIC; `None` if PNA refuses it.
 pub(crate) fn print_pna(program: &Program) -> Option<String> {
@@ -192,12 +193,51 @@ fn the_tofino_compiler_accepts_every_tofino_program() {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "{name} for {target}: {text}");
         };
+        let schema = out.with_extension("schema.json");
         let mut compiler = Command::new("p4c-barefoot");
-        run(compiler.args(["--target", target, "--arch", arch, "-o"]).arg(&out).arg(&source));
+        compiler.args(["--target", target, "--arch", arch, "-o"]).arg(&out);
+        run(compiler.arg("--bf-rt-schema").arg(&schema).arg(&source));
+        if name == "tofino" {
+            compare_bfrt(&fs::read(&schema).unwrap());
+        }
         let assembly = out.join("pipe").join(format!("{name}.bfa"));
         run(Command::new("bfas").args(["--target", target, "-o"]).arg(out.join("pipe")).arg(&assembly));
     }
     fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Compares the compiler's description of the tables that control planes fill, the same for both chips, with the committed one, which the BF Runtime driver is tested
+/// against; writes that one where `UPDATE_SNAPSHOTS` is set.
+fn compare_bfrt(schema: &[u8]) {
+    let pick = |value: &Value, names: &[&str]| -> Value {
+        let fields = names.iter().filter(|name| !value[**name].is_null());
+        fields.map(|name| ((*name).to_owned(), value[*name].clone())).collect::<Map<_, _>>().into()
+    };
+    let list = |value: &Value, pick: &dyn Fn(&Value) -> Value| -> Value {
+        value.as_array().into_iter().flatten().map(pick).collect()
+    };
+    let field = |field: &Value| pick(field, &["id", "name", "match_type", "type"]);
+    let action = |action: &Value| {
+        let mut picked = pick(action, &["id", "name"]);
+        picked["data"] = list(&action["data"], &field);
+        picked
+    };
+    let all: Value = serde_json::from_slice(schema).unwrap();
+    let tables = all["tables"].as_array().unwrap().iter();
+    let filled = tables.filter(|table| table["table_type"] == "MatchAction_Direct").map(|table| {
+        let mut picked = pick(table, &["id", "name"]);
+        picked["key"] = list(&table["key"], &field);
+        picked["action_specs"] = list(&table["action_specs"], &action);
+        picked
+    });
+    let reduced = json!({ "schema_version": all["schema_version"], "tables": filled.collect::<Vec<_>>() });
+    let text = serde_json::to_string_pretty(&reduced).unwrap() + "\n";
+    let committed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt/tofino.json");
+    if env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&committed, &text).unwrap();
+    }
+    let known = fs::read_to_string(&committed).unwrap();
+    assert!(known == text, "{} is not what the compiler says: set UPDATE_SNAPSHOTS=1", committed.display());
 }
 
 #[test]

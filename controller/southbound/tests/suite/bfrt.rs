@@ -124,6 +124,26 @@ fn entries() -> Vec<TableEntry> {
     entries_of(&Node { owners: false, ..node(1) }, [0, 1])
 }
 
+/// What the chips' compiler says of the printed programs, as far as the driver reads it. The test of the P4 package that runs the compiler
+/// compares it with this.
+#[test]
+fn the_compilers_own_description_is_understood() {
+    let description = include_bytes!("../../../../p4/tests/bfrt/tofino.json");
+    let fake = Fake::start(device());
+    let compiled = BfrtProgram { bfrt_info: description.to_vec(), ..program() };
+    let mut driver = start(&fake, compiled).unwrap();
+    admit(&mut driver);
+    let json: Value = serde_json::from_slice(description).unwrap();
+    let id = |name: &str| {
+        let table = json["tables"].as_array().unwrap().iter().find(|table| table["name"] == name);
+        table.unwrap()["id"].as_u64().unwrap() as u32
+    };
+    let tofino = fake.lock();
+    assert_eq!(tofino.complaints, Vec::<String>::new());
+    assert_eq!(tofino.tables[&id("pipe.IngressImpl.job")].len(), 2 + 11);
+    assert_eq!(tofino.tables[&id("pipe.EgressImpl.child")].len(), 2);
+}
+
 #[test]
 fn a_tofino_receives_its_program_and_its_tables() {
     let fake = Fake::start(device());
