@@ -15,23 +15,26 @@ use crate::tree;
 pub(crate) struct Arguments {
     /// Folder under which lib/ and include/ lie
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
-    prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
+    /// Folder of the libraries below the prefix
+    #[arg(long, value_name = "DIR", default_value = "lib")]
+    pub(crate) libdir: PathBuf,
     /// Folder to put before the prefix, for packagers
     #[arg(long, value_name = "DIR")]
-    destdir: Option<PathBuf>,
+    pub(crate) destdir: Option<PathBuf>,
     /// Build with the development profile, which is faster to build and slower to run
     #[arg(long, conflicts_with = "archive")]
-    dev: bool,
+    pub(crate) dev: bool,
     /// Install this static library (libnetfold_c.a) instead of building one
     #[arg(long = "library", value_name = "FILE")]
-    archive: Option<PathBuf>,
+    pub(crate) archive: Option<PathBuf>,
     /// Also build libnetfold-mpi.so, with mpicc or the compiler that MPICC names, for the MPI that it belongs to
     #[arg(long)]
-    mpi: bool,
+    pub(crate) mpi: bool,
 }
 
 /// Version of the binary interface: the number in the shared library's name.
-const SONAME_VERSION: &str = "0";
+pub(crate) const SONAME_VERSION: &str = "0";
 
 /// System libraries that Rust's standard library needs.
 const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
@@ -54,7 +57,7 @@ pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
         Some(destdir) => destdir.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
         None => prefix.clone(),
     };
-    let (lib, include) = (root.join("lib"), root.join("include/netfold"));
+    let (lib, include) = (root.join(&arguments.libdir), root.join("include/netfold"));
     for folder in [&lib.join("pkgconfig"), &include] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
@@ -62,7 +65,8 @@ pub(crate) fn run_install(arguments: &Arguments) -> Result<()> {
     put(&tree::root().join("hostlib/c/include/netfold/netfold.h"), &include.join("netfold.h"))?;
     link_shared(&built, &lib)?;
     let pc = lib.join("pkgconfig/netfold.pc");
-    fs::write(&pc, pkg_config(&prefix)).with_context(|| format!("cannot write {}", pc.display()))?;
+    fs::write(&pc, pkg_config(&prefix, &arguments.libdir))
+        .with_context(|| format!("cannot write {}", pc.display()))?;
     if arguments.mpi {
         link_mpi(&lib, &root.join("include"))?;
     }
@@ -160,12 +164,13 @@ fn link_mpi(lib: &Path, include: &Path) -> Result<()> {
     run(&mut compiler).context("the shim needs an MPI's compiler: install libopenmpi-dev, or set MPICC")
 }
 
-fn pkg_config(prefix: &Path) -> String {
+fn pkg_config(prefix: &Path, libdir: &Path) -> String {
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
+        "prefix={}\nlibdir=${{prefix}}/{}\nincludedir=${{prefix}}/include\n\n\
          Name: netfold\nDescription: Collective operations of distributed training, summed inside the network\n\
          Version: {}\nCflags: -I${{includedir}}\nLibs: -L${{libdir}} -lnetfold\nLibs.private: {}\n",
         prefix.display(),
+        libdir.display(),
         env!("CARGO_PKG_VERSION"),
         SYSTEM_LIBRARIES.join(" "),
     )

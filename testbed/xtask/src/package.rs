@@ -11,7 +11,7 @@ use clap::Subcommand;
 use crate::metadata;
 use crate::process::{cargo, run};
 
-/// Build a package: a Debian package of the command, or a wheel for Python
+/// Build packages: Debian packages of the command or of the library for C, or a wheel for Python
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -21,12 +21,14 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Kind {
     Deb(deb::Arguments),
+    DebLibrary(deb::LibraryArguments),
     Wheel(wheel::Arguments),
 }
 
 pub(crate) fn run_package(arguments: &Arguments) -> Result<()> {
     match &arguments.kind {
-        Kind::Deb(arguments) => deb::build(arguments),
+        Kind::Deb(arguments) => deb::build(arguments).map(drop),
+        Kind::DebLibrary(arguments) => deb::build_library(arguments).map(drop),
         Kind::Wheel(arguments) => wheel::build(arguments),
     }
 }
