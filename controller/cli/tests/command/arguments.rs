@@ -127,6 +127,26 @@ fn completions_name_every_command() {
     assert_eq!(run("completions tcsh").0, Some(2));
 }
 
+/// Each page has its sections, and each command that one names has a page of its own.
+fn check_pages(folder: &Path) {
+    let mut named = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let page = std::fs::read_to_string(&path).unwrap();
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS"] {
+            let (_, text) = page.split_once(&format!("\n.SH {section}\n")).unwrap_or_default();
+            assert!(!text.split(".SH").next().unwrap().trim().is_empty(), "{}: {section}", path.display());
+        }
+        let commands = page.lines().filter_map(|line| line.strip_prefix("netfold\\-")?.strip_suffix("(1)"));
+        for command in commands.map(|command| command.replace('\\', "")) {
+            let there = folder.join(format!("netfold-{command}.1")).is_file();
+            assert!(there || command.ends_with("help"), "{}: {command} has no page", path.display());
+            named += 1;
+        }
+    }
+    assert!(named > 40, "pages name {named} commands");
+}
+
 #[test]
 fn every_command_has_a_manual_page() {
     let folder = std::env::temp_dir().join(format!("netfold-man-{}", std::process::id()));
@@ -142,6 +162,7 @@ fn every_command_has_a_manual_page() {
             std::fs::read_to_string(folder.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
         assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");
     }
+    check_pages(&folder);
     std::fs::remove_dir_all(folder).unwrap();
     for (command, title) in
         [("man", ".TH netfold 1"), ("man bench all-reduce", ".TH netfold-bench-all-reduce 1")]
