@@ -29,7 +29,7 @@ pub(crate) fn run_package(arguments: &Arguments) -> Result<()> {
     match &arguments.kind {
         Kind::Deb(arguments) => deb::build(arguments).map(drop),
         Kind::DebLibrary(arguments) => deb::build_library(arguments).map(drop),
-        Kind::Wheel(arguments) => wheel::build(arguments),
+        Kind::Wheel(arguments) => wheel::build(arguments).map(drop),
     }
 }
 

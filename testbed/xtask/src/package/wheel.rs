@@ -15,27 +15,46 @@ use crate::process::{heading, run, works};
 use crate::tree;
 
 /// Build a wheel of the Python package; needs Python 3.11 or later
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Folder for the wheel; target/package if not given
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Interpreter that has pip and maturin; one of a virtual environment in target/ if not given
     #[arg(long, value_name = "FILE")]
-    python: Option<PathBuf>,
+    pub(crate) python: Option<PathBuf>,
     /// Package this lib_netfold.so instead of building one
     #[arg(long = "library", value_name = "FILE")]
-    built: Option<PathBuf>,
+    pub(crate) built: Option<PathBuf>,
+    /// Link for glibc 2.28 with zig from PyPI, whatever this machine's glibc is
+    #[arg(long, conflicts_with = "built")]
+    pub(crate) zig: bool,
+    /// Tree to build, if it is not this one
+    #[arg(long, value_name = "DIR", conflicts_with = "built")]
+    pub(crate) source: Option<PathBuf>,
+    /// Also package this list of components (CycloneDX)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sbom: Option<PathBuf>,
+    /// What to build for, if not for this machine; only with zig
+    #[arg(long, value_name = "TARGET", requires = "zig")]
+    pub(crate) platform: Option<String>,
+    /// Folder for what cargo builds
+    #[arg(long, value_name = "DIR")]
+    pub(crate) target: Option<PathBuf>,
 }
 
 const MATURIN: &str = "maturin>=1.8,<2";
+
+/// The linker that knows the symbols of each glibc. Debian 10, Ubuntu 20.04 and RHEL 8 have 2.28 or later.
+const ZIG_PLATFORM: &str = "manylinux_2_28";
 
 /// Interpreters to try. The second is Debian's, for when the first cannot make virtual environments.
 const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
 
 const NEEDED: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 
-pub(super) fn build(arguments: &Arguments) -> Result<()> {
+/// Builds the wheel; returns its path.
+pub(crate) fn build(arguments: &Arguments) -> Result<PathBuf> {
     heading("wheel");
     let python = match &arguments.python {
         Some(python) => std::path::absolute(python)?,
@@ -49,6 +68,7 @@ pub(super) fn build(arguments: &Arguments) -> Result<()> {
         path.insert(0, tools);
     }
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let source = arguments.source.as_deref().unwrap_or(tree::root());
     let mut pip = Command::new(&python);
     pip.args([
         "-m",
@@ -59,20 +79,50 @@ pub(super) fn build(arguments: &Arguments) -> Result<()> {
         "--no-build-isolation",
         "--no-deps",
     ]);
-    pip.arg("--wheel-dir").arg(&out).arg(tree::root().join("hostlib/python"));
+    pip.arg("--wheel-dir").arg(&out).arg(source.join("hostlib/python"));
     // maturin takes cargo from PATH. Unless told so it names wheels of `pip wheel` after this machine.
     pip.env("PATH", std::env::join_paths(path)?).env_remove("CARGO");
-    pip.env("MATURIN_PEP517_ARGS", "--compatibility pypi --locked");
+    pip.env("MATURIN_PEP517_ARGS", maturin_arguments(arguments)?).current_dir(source);
+    if let Some(target) = &arguments.target {
+        pip.env("CARGO_TARGET_DIR", std::path::absolute(target)?);
+    }
     run(&mut pip)?;
     let name = format!("netfold-{}-cp311-abi3-manylinux", env!("CARGO_PKG_VERSION"));
     let is_wheel =
         |path: &PathBuf| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&name));
     let built = fs::read_dir(&out)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    match built.iter().find(|path| is_wheel(path)) {
-        Some(wheel) => println!("{}", wheel.display()),
-        None => bail!("maturin has made no wheel whose name begins with {name} in {}", out.display()),
+    let processor = arguments.platform.as_deref().unwrap_or(std::env::consts::ARCH).split('-').next();
+    let is_for_it = |path: &PathBuf| {
+        is_wheel(path) && path.to_string_lossy().ends_with(&format!("{}.whl", processor.unwrap_or_default()))
+    };
+    let Some(wheel) = built.into_iter().find(is_for_it) else {
+        bail!("maturin has made no wheel whose name begins with {name} in {}", out.display());
+    };
+    println!("{}", wheel.display());
+    Ok(wheel)
+}
+
+/// What maturin is asked for beside what pip asks.
+fn maturin_arguments(arguments: &Arguments) -> Result<String> {
+    let platform = if arguments.zig { format!("{ZIG_PLATFORM} --zig") } else { "pypi".to_owned() };
+    let mut text = format!("--compatibility {platform} --locked");
+    if let Some(platform) = &arguments.platform {
+        text += &format!(" --target {platform}");
     }
-    Ok(())
+    if let Some(sbom) = &arguments.sbom {
+        text += &format!(" --sbom-include {}", std::path::absolute(sbom)?.display());
+    }
+    Ok(text)
+}
+
+/// An interpreter that makes virtual environments.
+fn interpreter() -> Result<&'static str> {
+    match PYTHONS.iter().find(|python| works(python, &["-c", NEEDED])) {
+        Some(python) => Ok(python),
+        None => bail!(
+            "there is no Python of version 3.11 or later that makes virtual environments: install python3-venv"
+        ),
+    }
 }
 
 /// The interpreter of an environment with maturin, which is made once.
@@ -83,11 +133,7 @@ fn environment() -> Result<PathBuf> {
     if has_maturin() {
         return Ok(python);
     }
-    let Some(base) = PYTHONS.iter().find(|python| works(python, &["-c", NEEDED])) else {
-        bail!(
-            "there is no Python of version 3.11 or later that makes virtual environments: install python3-venv"
-        );
-    };
+    let base = interpreter()?;
     run(Command::new(base).args(["-m", "venv", "--clear"]).arg(&folder))?;
     run(Command::new(&python).args([
         "-m",
