@@ -1,4 +1,4 @@
-//! Netfold's development tasks. CI runs `cargo xtask setup`, `lint` and `test`, as people do.
+//! Netfold's development tasks. CI runs `cargo xtask setup`, `lint`, `release --check` and `test`, as people do.
 
 mod clients;
 mod executables;
@@ -10,6 +10,7 @@ mod metadata;
 mod package;
 mod packages;
 mod process;
+mod release;
 mod sanitize;
 mod site;
 mod snapshots;
@@ -54,9 +55,11 @@ enum Task {
     Install(install::Arguments),
     /// Build packages for people without a Rust toolchain: for Debian, and for Python
     Package(package::Arguments),
+    /// Build, install and try every artifact of a release, without publishing it
+    Release(release::Arguments),
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
     Clients,
-    /// What CI runs: `setup`, `lint`, then `test`
+    /// What CI runs: `setup`, `lint`, `release --check`, then `test`
     Ci,
 }
 
@@ -73,9 +76,11 @@ fn main() -> ExitCode {
         Task::Install(arguments) => install::run_install(&arguments),
         Task::Site => site::run(),
         Task::Package(arguments) => package::run_package(&arguments),
+        Task::Release(arguments) => release::run(&arguments),
         Task::Clients => clients::run(),
         Task::Ci => {
-            packages::setup().and_then(|()| lint::run()).and_then(|()| test::run(&test::Arguments::default()))
+            let checked = packages::setup().and_then(|()| lint::run()).and_then(|()| release::check());
+            checked.and_then(|()| test::run(&test::Arguments::default()))
         }
     };
     match done {

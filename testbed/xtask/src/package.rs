@@ -1,7 +1,7 @@
 //! Packages for people who have no Rust toolchain.
 
-mod deb;
-mod wheel;
+pub(crate) mod deb;
+pub(crate) mod wheel;
 
 use std::path::{Path, PathBuf};
 

@@ -46,6 +46,7 @@ pub(crate) struct Arguments {
 const MATURIN: &str = "maturin>=1.8,<2";
 
 /// The linker that knows the symbols of each glibc. Debian 10, Ubuntu 20.04 and RHEL 8 have 2.28 or later.
+const ZIG: &str = "ziglang>=0.13";
 const ZIG_PLATFORM: &str = "manylinux_2_28";
 
 /// Interpreters to try. The second is Debian's, for when the first cannot make virtual environments.
@@ -115,8 +116,24 @@ fn maturin_arguments(arguments: &Arguments) -> Result<String> {
     Ok(text)
 }
 
+/// Whether the environment for wheels has zig.
+pub(crate) fn has_zig() -> Result<bool> {
+    let python = metadata::target_folder()?.join("maturin/bin/python");
+    Ok(works(&python.to_string_lossy(), &["-m", "ziglang", "version"]))
+}
+
+/// Installs maturin and zig where wheels are built.
+pub(crate) fn install_zig() -> Result<()> {
+    let python = environment()?;
+    if has_zig()? {
+        println!("maturin and zig are installed");
+        return Ok(());
+    }
+    run(Command::new(python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", ZIG]))
+}
+
 /// An interpreter that makes virtual environments.
-fn interpreter() -> Result<&'static str> {
+pub(crate) fn interpreter() -> Result<&'static str> {
     match PYTHONS.iter().find(|python| works(python, &["-c", NEEDED])) {
         Some(python) => Ok(python),
         None => bail!(
