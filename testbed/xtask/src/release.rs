@@ -57,7 +57,7 @@ const NOT_DONE: &str = "only rehearsals are implemented: add --dry-run. A releas
 struct Folders {
     /// Artifacts.
     out: PathBuf,
-    /// What cargo builds; kept, since crates of others do not change.
+    /// What cargo builds; kept for the next run, which builds what has changed.
     build: PathBuf,
     /// Where artifacts are installed, emptied by each run.
     trial: PathBuf,
