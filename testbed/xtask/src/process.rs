@@ -1,6 +1,7 @@
 //! Running other programs: what is run is shown first, and a failure names it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -35,6 +36,14 @@ pub(crate) fn cargo_behind(arguments: &[&str]) -> Command {
     command.current_dir(tree::root()).stdin(Stdio::null());
     forget_package(&mut command);
     command
+}
+
+/// Has cargo build a tree so that programs name no folder of this machine, as in the messages of panics.
+pub(crate) fn forget_folders(command: &mut Command, tree: &Path, target: &Path) {
+    // Of several that match, rustc takes the last.
+    let remapped = [(tree, "/source"), (target, "/source/target")];
+    let flags = remapped.map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
 }
 
 /// Runs a program to its end, with its output passed on.

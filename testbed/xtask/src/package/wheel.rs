@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::metadata;
-use crate::process::{heading, run, works};
+use crate::process::{forget_folders, heading, run, works};
 use crate::tree;
 
 /// Build a wheel of the Python package; needs Python 3.11 or later
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// What to build for, if not for this machine; only with zig
     #[arg(long, value_name = "TARGET", requires = "zig")]
     pub(crate) platform: Option<String>,
-    /// Folder for what cargo builds
+    /// Folder for what cargo builds; the wheel then names no folder of this machine
     #[arg(long, value_name = "DIR")]
     pub(crate) target: Option<PathBuf>,
 }
@@ -85,7 +85,9 @@ pub(crate) fn build(arguments: &Arguments) -> Result<PathBuf> {
     pip.env("PATH", std::env::join_paths(path)?).env_remove("CARGO");
     pip.env("MATURIN_PEP517_ARGS", maturin_arguments(arguments)?).current_dir(source);
     if let Some(target) = &arguments.target {
-        pip.env("CARGO_TARGET_DIR", std::path::absolute(target)?);
+        let target = std::path::absolute(target)?;
+        forget_folders(&mut pip, &std::path::absolute(source)?, &target);
+        pip.env("CARGO_TARGET_DIR", target);
     }
     run(&mut pip)?;
     let name = format!("netfold-{}-cp311-abi3-manylinux", env!("CARGO_PKG_VERSION"));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::versions::VERSION;
-use crate::process::{cargo, output, run};
+use crate::process::{cargo, forget_folders, output, run};
 use crate::tree;
 
 /// Where dependencies are in the archive. It is copied along with cargo's configuration, whether it is there or not.
@@ -156,6 +156,7 @@ impl Offline {
                 shell.env_remove(name.as_ref());
             }
         }
+        forget_folders(&mut shell, folder, &self.target);
         run(&mut shell)
     }
 }
