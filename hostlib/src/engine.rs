@@ -539,8 +539,9 @@ impl Engine {
         let now = self.clock.now();
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - now);
         let timeout = if self.unposted { timeout.min(self.post_at - now) } else { timeout };
-        let probe = self.streams.next_path_probe_at().map(|at| at - now);
-        let timeout = probe.map_or(timeout, |left| timeout.min(left));
+        // While the transport pushes back no probe is sent.
+        let probe = self.streams.next_path_probe_at().filter(|_| self.tx.packets.is_empty());
+        let timeout = probe.map_or(timeout, |at| timeout.min(at - now));
         let awaiting = self.departed.is_some() && self.streams.outstanding() > 0;
         let longest = if awaiting
             || self.peers.is_some()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use netfold::{Communicator, Mode, ReduceOp};
+use netfold::{Builder, Communicator, Mode, ReduceOp};
 use netfold_control::{Multipath, PathPolicy};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_io::fault::{FaultConfig, Faulty};
@@ -93,11 +93,21 @@ fn switch(policy: PathPolicy, loss: f64) -> EmbeddedSwitch {
 }
 
 fn connect(switch: &EmbeddedSwitch, rank: u16, counts: &Arc<Counts>, failed: Option<u16>) -> Communicator {
+    connect_by(switch, rank, counts, failed, |builder| builder)
+}
+
+fn connect_by(
+    switch: &EmbeddedSwitch,
+    rank: u16,
+    counts: &Arc<Counts>,
+    failed: Option<u16>,
+    build: impl Fn(Builder) -> Builder,
+) -> Communicator {
     let counts = Arc::clone(counts);
     let builder = Communicator::builder().job("multipath").rank(rank).world_size(WORLD).slots(256);
     let builder = builder.mode(Mode::I32).stall_timeout(TIMEOUT).join_timeout(TIMEOUT);
     let builder = builder.middleware(move |inner| Box::new(Tap { inner, counts, failed, kept: Vec::new() }));
-    builder.switch(switch.control()).unwrap().connect().unwrap()
+    build(builder.switch(switch.control()).unwrap()).connect().unwrap()
 }
 
 #[test]
@@ -125,6 +135,23 @@ fn every_policy_is_exact_at_two_per_cent_of_loss() {
             assert_eq!(unused.count(), 0, "{policy:?}: {sent:?} {received:?}");
         }
     }
+}
+
+/// Packets of all ports have tags under the keys of the worker's port at the switch.
+#[test]
+fn authenticated_packets_take_all_paths() {
+    let switch = switch(PathPolicy::Weighted, 0.01);
+    let counts = Arc::<Counts>::default();
+    let wrong = on_all_ranks(WORLD, |rank| {
+        let comm = connect_by(&switch, rank, &counts, None, |builder| builder.authenticated(true));
+        let wrong = all_reduce(&comm, 0) + all_reduce(&comm, 1);
+        comm.leave().unwrap();
+        wrong
+    });
+    assert_eq!(wrong, [0; WORLD as usize]);
+    assert!(Counts::get(&counts.sent).iter().all(|sent| *sent > 0), "{counts:?}");
+    let io = switch.stop().unwrap().io;
+    assert_eq!((io.unauthenticated, io.unknown_source), (0, 0));
 }
 
 /// A path on which everything is lost is tried from time to time only.

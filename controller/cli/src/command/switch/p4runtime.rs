@@ -16,7 +16,7 @@ use crate::error::CliError;
 pub(super) struct P4RuntimeOptions {
     /// Serve P4Runtime at this address in place of the control port. The switch starts without a pipeline and receives one
     /// by P4Runtime, unless --payload, --numerics or --program select the initial one.
-    #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDR", value_parser = address, conflicts_with_all = ["slots", "join_timeout"])]
+    #[arg(id = "p4runtime", long = "p4runtime", value_name = "ADDR", value_parser = address, conflicts_with_all = ["slots", "join_timeout", "paths"])]
     pub(super) address: Option<SocketAddr>,
     /// Device number for P4Runtime.
     #[arg(long, value_name = "NUMBER", requires = "p4runtime", default_value_t = DEVICE_ID, value_parser = clap::value_parser!(u64).range(1..))]
