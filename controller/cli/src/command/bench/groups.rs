@@ -182,6 +182,8 @@ impl Groups {
     /// One rank: splits, uses the groups, leaves them.
     fn take_part(&self, rank: u16, at: SocketAddr) -> Result<GroupsRank, netfold::Error> {
         let builder = Communicator::builder().job(JOB).rank(rank).world_size(self.processes);
+        // Groups at the switch are counted at the end: none may give its slots back until then.
+        let builder = builder.idle_timeout(Duration::MAX);
         let mut builder = builder.slots(self.slots).shared_memory(false).rendezvous(at)?;
         if let Some(switch) = &self.switch {
             builder = builder.switch(switch.clone())?;
