@@ -9,6 +9,7 @@ pub(crate) use shortage::cannot_authenticate;
 pub use shortage::{NoRoute, Shortage};
 
 use crate::driver::Limits;
+use crate::endpoints::overlapping;
 use crate::policy::portion;
 use crate::record::PlaceRecord;
 use crate::route::{
@@ -26,7 +27,7 @@ use netfold_wire::header;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// A switch, as described to the control plane.
@@ -312,7 +313,7 @@ pub struct Fleet {
     loads: Vec<u64>,
     route: Box<dyn Route>,
     jobs: BTreeSet<u16>,
-    peers: BTreeSet<SocketAddr>,
+    peers: BTreeMap<SocketAddr, u8>,
     job_last: u16,
     /// `None` when 2^32 is reached.
     epoch_next: Option<u32>,
@@ -337,7 +338,7 @@ impl Fleet {
             loads: Vec::new(),
             route,
             jobs: BTreeSet::new(),
-            peers: BTreeSet::new(),
+            peers: BTreeMap::new(),
             job_last: 0,
             epoch_next: Some(epoch_floor),
             keys,
@@ -480,8 +481,8 @@ impl Fleet {
         wanted: Wanted<'_>,
         secret: &TicketKey,
     ) -> Result<(Placement, HeldRanges), Shortage> {
-        if let Some(peer) = request.members.iter().find(|peer| self.peers.contains(peer)) {
-            return Err(Shortage::Address(*peer));
+        if let Some(peer) = self.held_peer(request.members, request.udp_ports) {
+            return Err(Shortage::Address(peer));
         }
         let chosen = self.choose(request, |switch| switch.slots.largest(u32::MAX, 1).unwrap_or(0))?;
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
@@ -543,7 +544,7 @@ impl Fleet {
                 let limits = self.info(at.index()).limits;
                 limits == Limits { multipath: limits.multipath, ..site.limits }
             });
-        if !fits || record.members.iter().any(|peer| self.peers.contains(peer)) {
+        if !fits || self.held_peer(&record.members, record.spec.udp_ports).is_some() {
             return None;
         }
         let numerics = self.info(chosen.switches.first()?.index()).numerics;
@@ -674,6 +675,11 @@ impl Fleet {
         Ok(sites)
     }
 
+    /// One of the bound peers that has UDP ports of one of these.
+    fn held_peer(&self, members: &[SocketAddr], udp_ports: u8) -> Option<SocketAddr> {
+        members.iter().find_map(|peer| overlapping(&self.peers, (*peer, udp_ports), |count| *count))
+    }
+
     /// Takes all that a placement says, or nothing.
     fn take(&mut self, placement: &Placement) -> Option<HeldRanges> {
         let mut ranges = Vec::with_capacity(placement.switches.len());
@@ -697,7 +703,8 @@ impl Fleet {
             self.loads[edge.link.index()] += 1;
         }
         self.jobs.insert(placement.job().job);
-        self.peers.extend(&placement.members);
+        let udp_ports = placement.job().udp_ports;
+        self.peers.extend(placement.members.iter().map(|peer| (*peer, udp_ports)));
         Some(HeldRanges(ranges))
     }
 

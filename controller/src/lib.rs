@@ -60,6 +60,7 @@ pub mod admission;
 pub mod bands;
 pub mod command;
 pub mod driver;
+mod endpoints;
 pub mod executor;
 pub mod fleet;
 pub mod flight_record;

@@ -2,6 +2,7 @@
 
 use super::rate_limiter::LimitVerdict;
 use super::{Coordinator, Named, SessionId, Stage};
+use crate::endpoints::overlapping;
 use crate::fleet::{Fleet, cannot_authenticate};
 use crate::jobs::{FormingTree, Owner, TreeName};
 use crate::message::Refused;
@@ -292,13 +293,7 @@ impl Coordinator {
 
     /// An endpoint of another worker among these UDP ports.
     fn taken_endpoint(&self, first: SocketAddr, udp_ports: u8) -> Option<SocketAddr> {
-        let at = |port| SocketAddr::new(first.ip(), port);
-        let last = first.port().saturating_add(u16::from(udp_ports.max(1) - 1));
-        let below = at(first.port().saturating_sub(u16::from(PATHS_MAX) - 1));
-        self.endpoints.range(below..=at(last)).find_map(|(held, id)| {
-            let held_last = held.port().saturating_add(u16::from(self.sessions[id].udp_ports.max(1) - 1));
-            (held_last >= first.port()).then_some(*held)
-        })
+        overlapping(&self.endpoints, (first, udp_ports), |id| self.sessions[id].udp_ports)
     }
 
     /// Whether a worker that asks for authenticated packets can be sent keys.

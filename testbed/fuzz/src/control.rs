@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Numerics, PathToken, QuotaQuery, RankEvent,
-    RankEventKind, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
+    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Multipath, Numerics, PathPolicy, PathToken,
+    QuotaQuery, RankEvent, RankEventKind, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
@@ -43,7 +43,7 @@ pub(crate) fn limits(sees_source: bool, bounded_loss: bool) -> Limits {
         bounded_loss,
         owners: bounded_loss,
         lane_ops: netfold_wire::LaneOps::ALL,
-        multipath: false,
+        multipath: !sees_source,
         authenticates: true,
     }
 }
@@ -177,6 +177,8 @@ impl Scene {
             pending_joins_max: 8,
             jobs_kept: base.jobs_kept.min(4),
             encrypted: input.below(2) == 0,
+            multipath: (input.below(2) == 0)
+                .then_some(Multipath { udp_ports: 4, policy: PathPolicy::default() }),
             sharing: Sharing::Elastic,
             banding: Banding { ranking: Ranking::ALL[input.below(3)], ..Banding::default() },
             ..base
@@ -300,6 +302,7 @@ impl Scene {
                 slots: 1 << input.below(10),
                 classes: input.byte() % 32,
                 udp_port: input.byte().into(),
+                udp_ports: [0, 1, 1, 4, 4, 8, 3, 255][input.below(8)],
                 address: (input.below(4) == 0).then(|| Ipv4Addr::new(10, 0, 0, input.byte()).into()),
                 tree: input.byte() % 3,
                 trees: 1 + input.byte() % 2,
@@ -461,6 +464,10 @@ impl SwitchDriver for FaultyDriver {
     }
 
     fn bind_port(&mut self, _port: u16, _peer: SocketAddr) -> Result<(), DriverError> {
+        self.call()
+    }
+
+    fn bind_ports(&mut self, _port: u16, _peer: SocketAddr, _udp_ports: u8) -> Result<(), DriverError> {
         self.call()
     }
 
