@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     wheels(&folders, &tree, &staged, arguments, &mut report)?;
     heading("crates");
     if crates::registry_answers() {
-        crates::rehearse(&folders.build, &mut report)?;
+        crates::rehearse(&folders.trial, &mut report)?;
     } else if arguments.skip_missing {
         report.skip("crates: the registry does not answer".to_owned());
     } else {

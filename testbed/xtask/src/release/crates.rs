@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -30,7 +31,11 @@ pub(super) fn check() -> Result<Vec<String>> {
 }
 
 /// Builds each crate from its own archive, without uploading it; enters them in the report.
-pub(super) fn rehearse(target: &Path, report: &mut Report) -> Result<()> {
+pub(super) fn rehearse(trial: &Path, report: &mut Report) -> Result<()> {
+    // A folder of its own for each run: cargo keeps what it has unpacked and built of a registry by the registry's path, and takes a crate of the
+    // same version for the same crate.
+    let begun = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let target = &trial.join(format!("crates-{}", begun.as_millis()));
     let metadata = metadata::metadata()?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let names: Vec<&str> =
