@@ -277,14 +277,18 @@ fn wheels(
     if let Some(licences) = &staged.wheel_licences {
         fs::copy(licences, tree.join("hostlib/python").join(components::LICENCES))?;
     }
-    let built = wheel::build(&wheel::Arguments {
-        out: Some(folders.out.clone()),
-        zig,
-        source: Some(tree.to_owned()),
-        sbom: staged.wheel_list.clone(),
-        target: Some(folders.build.clone()),
-        ..wheel::Arguments::default()
-    })?;
+    let build = |platform: Option<&str>| {
+        wheel::build(&wheel::Arguments {
+            out: Some(folders.out.clone()),
+            zig,
+            source: Some(tree.to_owned()),
+            sbom: staged.wheel_list.clone(),
+            target: Some(folders.build.clone()),
+            platform: platform.map(str::to_owned),
+            ..wheel::Arguments::default()
+        })
+    };
+    let built = build(None)?;
     let complete = staged.wheel_licences.is_some() && staged.wheel_list.is_some();
     let tried = trial::python(&built, &folders.trial.join("venv"), complete)?;
     report.enter(&file_name(&built), "a fresh virtual environment", &tried)?;
@@ -293,15 +297,7 @@ fn wheels(
             "the wheel for {AARCH64}: no standard library for it (`rustup target add {AARCH64}`)"
         ));
     } else if zig {
-        let built = wheel::build(&wheel::Arguments {
-            out: Some(folders.out.clone()),
-            zig,
-            source: Some(tree.to_owned()),
-            sbom: staged.wheel_list.clone(),
-            target: Some(folders.build.clone()),
-            platform: Some(AARCH64.to_owned()),
-            ..wheel::Arguments::default()
-        })?;
+        let built = build(Some(AARCH64))?;
         report.enter(&file_name(&built), "-", "not run: this is another processor")?;
     } else {
         report.skip(format!("the wheel for {AARCH64}: no zig to link it (`{}`)", tools::INSTALL));
