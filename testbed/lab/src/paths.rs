@@ -75,10 +75,12 @@ pub enum PathsError {
         source: io::Error,
     },
     /// A program ended early.
-    #[error("{name} ended{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
+    #[error("{name} ended unexpectedly ({status}){}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
     Ended {
         /// Which.
         name: String,
+        /// How.
+        status: String,
         /// The end of its standard error.
         stderr: String,
     },

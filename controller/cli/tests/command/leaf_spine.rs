@@ -6,14 +6,7 @@ use std::os::unix::process::CommandExt;
 use netfold_testkit::namespace;
 use netfold_testkit::process::wait_until_ended;
 
-use crate::process::{Process, netfold, number, text};
-
-/// Remaining namespaces of a run of this process.
-fn namespaces(process: u32) -> Vec<String> {
-    let names = std::fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("netfold-{process}-"))).collect()
-}
+use crate::process::{Process, children, namespaces, netfold, number, text};
 
 #[test]
 fn a_job_on_two_trees_survives_the_loss_of_a_spine() {
@@ -61,18 +54,6 @@ fn an_interrupted_fabric_leaves_no_namespaces_or_processes() {
     assert_eq!(namespaces(fabric.id()), [""; 0]);
     // Its processes end with it.
     children.iter().for_each(|process| wait_until_ended(u64::from(*process)));
-}
-
-/// The parent of a process.
-fn parent_of(process: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-}
-
-fn children(parent: u32) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|process| parent_of(*process) == Some(parent)).collect()
 }
 
 #[test]

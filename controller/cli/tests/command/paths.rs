@@ -1,8 +1,10 @@
 //! `netfold testbed paths`: workers with several UDP ports use all spines.
 
 use netfold_testkit::namespace;
+use netfold_testkit::process::wait_until_ended;
+use netfold_testkit::wait::eventually;
 
-use crate::process::{Process, number, text};
+use crate::process::{Process, children, namespaces, number, text};
 
 #[test]
 fn workers_with_several_ports_use_all_spines() {
@@ -31,4 +33,24 @@ fn workers_with_several_ports_use_all_spines() {
     }
     // Whether the bounds hold in so short a time is for a quiet machine.
     assert!(fabric.wait().code().is_some());
+}
+
+#[test]
+fn an_interrupted_or_killed_run_leaves_no_namespaces_or_processes() {
+    if !namespace::available() {
+        return;
+    }
+    for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
+        let mut fabric =
+            Process::start("testbed paths --workers 2 --spines 2 --policies weighted --seconds 3600");
+        let id = fabric.id();
+        // The switch, two workers, and the guard of the namespaces.
+        eventually("a job", || children(id).len() == 4);
+        let children = children(id);
+        assert_eq!(namespaces(id).len(), 8, "two spines, three leaves, three hosts");
+        fabric.signal(signal);
+        assert_eq!(fabric.wait().code(), code, "{signal}");
+        children.iter().for_each(|process| wait_until_ended(u64::from(*process)));
+        eventually("no namespaces", || namespaces(id).is_empty());
+    }
 }

@@ -116,3 +116,23 @@ pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 pub(crate) fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("'{key}' is no number in {value}"))
 }
+
+/// The namespaces that a process has made, by name.
+pub(crate) fn namespaces(process: u32) -> Vec<String> {
+    let names = std::fs::read_dir("/var/run/netns").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("netfold-{process}-"))).collect()
+}
+
+/// The parent of a process.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// The processes that a process has started, and that have not ended.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    processes.filter(|process| parent_of(*process) == Some(parent)).collect()
+}

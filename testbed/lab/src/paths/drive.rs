@@ -38,7 +38,7 @@ impl Job {
         let mut job = Self { processes: Vec::new(), outputs, done: vec![0; config.workers.into()], wrong: 0 };
         let address = Fabric::switch_address().to_string();
         let mut command = fabric.on_switch(&config.program);
-        command.args(["--json", "switch", "--listen", &address]);
+        command.args(["--json", "switch", "--exit-with-stdin", "--listen", &address]);
         if let Some(Multipath { udp_ports, policy }) = multipath {
             command.args(["--paths", &udp_ports.to_string(), "--path-policy", policy.name()]);
         }
@@ -89,8 +89,10 @@ impl Job {
         let Some(line) = line else {
             let name = index.map_or_else(|| "the switch".into(), |rank| format!("worker {rank}"));
             let place = index.map_or(0, |rank| rank + 1);
-            let stderr = self.processes[place].stderr().trim().to_owned();
-            return Err(PathsError::Ended { name, stderr });
+            let process = &mut self.processes[place];
+            let status = process.join().map_or_else(|error| error.to_string(), |status| status.to_string());
+            let stderr = process.stderr().trim().to_owned();
+            return Err(PathsError::Ended { name, status, stderr });
         };
         let event = line["event"].as_str().unwrap_or_default();
         if let ("all_reduce", Some(rank)) = (event, index) {
