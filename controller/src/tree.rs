@@ -387,23 +387,12 @@ impl TreePlan {
         let bounded_loss = self.switch_plans.iter().all(|place| place.node.bounded_loss);
         let own = self.switch_plans[switch].children.iter().find(|child| bounded_loss && child.port == port);
         Admission {
-            job,
-            epoch,
-            key,
-            slots,
             first_chunk,
-            lane_words: self.lane_words,
             udp_port,
-            bitmap,
             own_bit: own.map_or(0, |child| 1 << child.rank),
             lane_ops: self.lane_ops,
             shift: self.shift,
-            switch: None,
-            grace_ms: 0,
-            ticket: None,
-            congestion: Default::default(),
-            multipath: None,
-            band: None,
+            ..Admission::new((job, epoch, key), slots, self.lane_words, bitmap)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use netfold_control::{Admission, CongestionAlgorithm};
+use netfold_control::Admission;
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, RxBatch, Transmit};
 use netfold_wire::LaneOps;
 
@@ -62,23 +62,8 @@ impl Attachment {
     /// In place of an attachment that is requested for the first operation. `lane_ops` are those that the switch then must have.
     pub(crate) fn idle(mut joiner: Joiner, lane_ops: LaneOps) -> Result<Self, Error> {
         let admission = Admission {
-            job: 0,
-            epoch: 0,
-            key: 0,
-            slots: u32::from(joiner.config.classes.max(1)),
-            first_chunk: 0,
-            lane_words: LANE_WORDS,
-            udp_port: 0,
-            bitmap: 1,
-            own_bit: 0,
             lane_ops,
-            shift: 0,
-            switch: None,
-            grace_ms: 0,
-            ticket: None,
-            congestion: CongestionAlgorithm::Fixed,
-            multipath: None,
-            band: None,
+            ..Admission::new((0, 0, 0), u32::from(joiner.config.classes.max(1)), LANE_WORDS, 1)
         };
         joiner.lane_ops = lane_ops;
         let place = (joiner.join.rank, joiner.join.world);

@@ -17,7 +17,7 @@ mod ticket;
 
 use std::net::IpAddr;
 
-use netfold_wire::{LaneOps, VERSION};
+use netfold_wire::{LaneOps, UDP_PORT, VERSION};
 use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
@@ -440,6 +440,33 @@ pub struct Admission {
     /// sends no changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub band: Option<Band>,
+}
+
+impl Admission {
+    /// An admission to a switch with every lane operation, at the address of the session: chunk numbers from 0, a fixed window, one UDP port, and a
+    /// session that cannot be resumed. `place` is the job's number, epoch and key, `bitmap` that of a complete RESULT.
+    pub fn new(place: (u16, u32, u32), slots: u32, lane_words: u32, bitmap: u32) -> Self {
+        let (job, epoch, key) = place;
+        Self {
+            job,
+            epoch,
+            key,
+            slots,
+            first_chunk: 0,
+            lane_words,
+            udp_port: UDP_PORT,
+            bitmap,
+            own_bit: 0,
+            lane_ops: LaneOps::ALL,
+            shift: 0,
+            switch: None,
+            grace_ms: 0,
+            ticket: None,
+            congestion: CongestionAlgorithm::Fixed,
+            multipath: None,
+            band: None,
+        }
+    }
 }
 
 /// Why a worker may not join.

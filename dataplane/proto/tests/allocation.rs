@@ -28,25 +28,7 @@ impl Codec for Zeros {
 #[test]
 fn nothing_is_allocated_per_packet() {
     let (slots, lane_words, bitmap) = (64, 64, 1);
-    let admission = Admission {
-        job: 1,
-        epoch: 1,
-        key: 1,
-        slots,
-        first_chunk: 9,
-        lane_words,
-        udp_port: 1,
-        bitmap,
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
-        congestion: Default::default(),
-        multipath: None,
-        band: None,
-    };
+    let admission = Admission { first_chunk: 9, ..Admission::new((1, 1, 1), slots, lane_words, bitmap) };
     let mut worker = Worker::new(WorkerConfig::new(admission, 0, 1)).unwrap();
     let (mut now, mut chunks, mut buffer) = (Instant::ZERO, 0, [0; header::LEN + 256]);
     let descriptor = Descriptor {

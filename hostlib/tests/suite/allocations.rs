@@ -72,25 +72,7 @@ fn a_hundred_times_the_packets_cost_no_more_allocations() {
     let (hub, mut spokes) = star(1, 64, 2048);
     let switch = thread::spawn(move || mirror(hub));
     let (slots, lane_words, bitmap) = (16, 64, 1);
-    let admission = Admission {
-        job: 1,
-        epoch: 1,
-        key: 1,
-        slots,
-        first_chunk: 1,
-        lane_words,
-        udp_port: 0,
-        bitmap,
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
-        congestion: Default::default(),
-        multipath: None,
-        band: None,
-    };
+    let admission = Admission { first_chunk: 1, ..Admission::new((1, 1, 1), slots, lane_words, bitmap) };
     let of_engine = Arc::new(AtomicU64::new(0));
     let allocations = Arc::clone(&of_engine);
     let caller = thread::current().id();

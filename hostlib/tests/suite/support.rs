@@ -112,25 +112,7 @@ fn reduce(op: LaneOp, sum: &mut [u8], contribution: &[u8]) {
 
 pub(crate) fn admission(world: u16, slots: u32, first_chunk: u32) -> Admission {
     let (lane_words, bitmap) = (LANE_WORDS, u32::MAX >> (32 - world));
-    Admission {
-        job: 3,
-        epoch: 7,
-        key: 0xfeed,
-        slots,
-        first_chunk,
-        lane_words,
-        udp_port: 0,
-        bitmap,
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
-        congestion: Default::default(),
-        multipath: None,
-        band: None,
-    }
+    Admission { first_chunk, ..Admission::new((3, 7, 0xfeed), slots, lane_words, bitmap) }
 }
 
 /// A switch thread and the workers' ends of its rings.

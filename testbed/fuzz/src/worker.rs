@@ -80,23 +80,14 @@ impl Scene {
     fn new(input: &mut Input<'_>) -> Self {
         let world = 1 + input.below(4) as u16;
         let admission = Admission {
-            job: 7,
-            epoch: 3,
-            key: 0x5eed_c0de,
-            slots: 1 << input.below(5),
             first_chunk: 0u32.wrapping_sub(input.byte().into()),
-            lane_words: LANE_WORDS,
-            udp_port: 20038,
-            bitmap: u32::MAX >> (u32::BITS - u32::from(world)),
-            shift: 0,
-            switch: None,
-            grace_ms: 0,
-            ticket: None,
-            own_bit: 0,
-            lane_ops: netfold_wire::LaneOps::ALL,
             congestion: CongestionAlgorithm::ALL[input.below(CongestionAlgorithm::ALL.len())],
-            multipath: None,
-            band: None,
+            ..Admission::new(
+                (7, 3, 0x5eed_c0de),
+                1 << input.below(5),
+                LANE_WORDS,
+                u32::MAX >> (u32::BITS - u32::from(world)),
+            )
         };
         let rank = input.below(world.into()) as u16;
         let predict = admission.first_chunk % 2 == 1;

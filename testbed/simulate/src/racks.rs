@@ -165,23 +165,9 @@ pub struct Racks {
 /// What every rank of the job is admitted with.
 fn admission(job: &JobSetup, config: &RacksConfig) -> Admission {
     Admission {
-        job: job.job,
-        epoch: job.epoch,
-        key: job.key,
-        slots: job.slots,
         first_chunk: job.first_chunk,
-        lane_words: LANE_WORDS,
-        udp_port: netfold_wire::UDP_PORT,
-        bitmap: job.full(),
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
         congestion: config.congestion,
-        multipath: None,
-        band: None,
+        ..Admission::new((job.job, job.epoch, job.key), job.slots, LANE_WORDS, job.full())
     }
 }
 

@@ -117,23 +117,13 @@ impl LocalSwitch {
             handle,
             thread: Some(thread),
             admission: Admission {
-                job: JOB,
-                epoch: EPOCH,
-                key: KEY,
-                slots: config.slots,
-                first_chunk: 0,
-                lane_words: config.payload_bytes / 4,
-                udp_port: 0,
-                bitmap: u32::MAX >> (u32::BITS - u32::from(config.workers)),
-                own_bit: 0,
-                lane_ops: netfold_wire::LaneOps::ALL,
-                shift: 0,
-                switch: None,
-                grace_ms: 0,
-                ticket: None,
                 congestion: config.congestion,
-                multipath: None,
-                band: None,
+                ..Admission::new(
+                    (JOB, EPOCH, KEY),
+                    config.slots,
+                    config.payload_bytes / 4,
+                    u32::MAX >> (u32::BITS - u32::from(config.workers)),
+                )
             },
         };
         running.admission.first_chunk = running.admit(config)?;

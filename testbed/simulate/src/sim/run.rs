@@ -512,23 +512,8 @@ impl<'s, 'd> Simulation<'s, 'd> {
 fn admission(scenario: &Scenario) -> Admission {
     let job = &scenario.job;
     Admission {
-        job: job.job,
-        epoch: job.epoch,
-        key: job.key,
-        slots: job.slots,
         first_chunk: job.first_chunk.wrapping_sub(scenario.start as u32),
-        lane_words: scenario.lane_words,
-        udp_port: netfold_wire::UDP_PORT,
-        bitmap: 0,
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
-        congestion: Default::default(),
-        multipath: None,
-        band: None,
+        ..Admission::new((job.job, job.epoch, job.key), job.slots, scenario.lane_words, 0)
     }
 }
 

@@ -15,27 +15,9 @@ pub(super) const LANE_WORDS: usize = 64;
 
 /// A worker's place in a job of the plain switch.
 pub(super) fn config(slots: u32, first_chunk: u32, rank: u16, world: u16) -> WorkerConfig {
-    let (lane_words, udp_port, bitmap) = (64, 20038, u32::MAX >> (32 - u32::from(world)));
+    let (lane_words, bitmap) = (64, u32::MAX >> (32 - u32::from(world)));
     let (job, epoch, key) = (7, 3, 0xfeed_beef);
-    let admission = Admission {
-        job,
-        epoch,
-        key,
-        slots,
-        first_chunk,
-        lane_words,
-        udp_port,
-        bitmap,
-        own_bit: 0,
-        lane_ops: netfold_wire::LaneOps::ALL,
-        shift: 0,
-        switch: None,
-        grace_ms: 0,
-        ticket: None,
-        congestion: Default::default(),
-        multipath: None,
-        band: None,
-    };
+    let admission = Admission { first_chunk, ..Admission::new((job, epoch, key), slots, lane_words, bitmap) };
     WorkerConfig::new(admission, rank, world)
 }
 
