@@ -13,7 +13,7 @@ pub(crate) fn overlapping<V>(
 ) -> Option<SocketAddr> {
     let last = |first: u16, count: u8| first.saturating_add(u16::from(count.max(1) - 1));
     let at = |port| SocketAddr::new(first.ip(), port);
-    // No one holds more than so many.
+    // A worker has no more than so many.
     let below = at(first.port().saturating_sub(u16::from(PATHS_MAX) - 1));
     let mut candidates = held.range(below..=at(last(first.port(), udp_ports)));
     let overlaps = candidates.find(|(other, value)| last(other.port(), count(value)) >= first.port());

@@ -176,7 +176,7 @@ fn agree_udp_ports(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(
         return Ok(());
     }
     let message = format!(
-        "workers of {} send from {} UDP ports and this one from {}: give all the same library",
+        "workers of {} send from {} UDP ports and this one from {}: run the same release of the library on all",
         name.subject(),
         spec.udp_ports,
         asked.udp_ports

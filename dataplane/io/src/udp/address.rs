@@ -155,7 +155,7 @@ impl Peers {
     }
 
     /// The port that packets from `source` come in by. What is sent to that port from now on goes to `source`.
-    pub(super) fn hear(&mut self, source: &RawAddress) -> Option<PortId> {
+    pub(super) fn note_source(&mut self, source: &RawAddress) -> Option<PortId> {
         let port = *self.by_address.get(&source.key()?)?;
         let peer = self.by_port.get_mut(usize::from(port.0))?.as_mut()?;
         if peer.udp_ports > 1 {
@@ -205,10 +205,10 @@ mod tests {
         peers.bind(PortId(3), address("10.1.2.3:7"), 1, ANY_V6).unwrap();
         let plain = RawAddress::new(address("10.1.2.3:7"), ANY_V4).unwrap();
         let mapped = RawAddress::new(address("[::ffff:10.1.2.3]:7"), ANY_V6).unwrap();
-        assert_eq!(peers.hear(&plain), Some(PortId(3)));
-        assert_eq!(peers.hear(&mapped), Some(PortId(3)));
+        assert_eq!(peers.note_source(&plain), Some(PortId(3)));
+        assert_eq!(peers.note_source(&mapped), Some(PortId(3)));
         let other = RawAddress::new(address("10.1.2.3:8"), ANY_V4).unwrap();
-        assert_eq!(peers.hear(&other), None);
+        assert_eq!(peers.note_source(&other), None);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         let taken = peers.bind(PortId(1), a, 1, ANY_V4);
         assert!(matches!(taken, Err(IoError::PeerBound { port: PortId(0), .. })), "{taken:?}");
         peers.bind(PortId(0), b, 1, ANY_V4).expect("another peer for the port");
-        assert_eq!(peers.hear(&RawAddress::new(a, ANY_V4).unwrap()), None);
+        assert_eq!(peers.note_source(&RawAddress::new(a, ANY_V4).unwrap()), None);
         peers.bind(PortId(9), a, 1, ANY_V4).expect("the old peer is free again");
         peers.unbind(PortId(9)).unwrap();
         assert!(matches!(peers.unbind(PortId(9)), Err(IoError::UnknownPort(PortId(9)))));
@@ -234,7 +234,7 @@ mod tests {
         let destination = |peers: &Peers| peers.address(PortId(2)).unwrap().key();
         peers.bind(PortId(2), address("10.1.2.3:5000"), 4, ANY_V4).unwrap();
         assert_eq!(destination(&peers), from(5000).key(), "nothing was received yet");
-        assert_eq!((peers.hear(&from(5003)), peers.hear(&from(5004))), (Some(PortId(2)), None));
+        assert_eq!((peers.note_source(&from(5003)), peers.note_source(&from(5004))), (Some(PortId(2)), None));
         assert_eq!(destination(&peers), from(5003).key());
         for first in ["10.1.2.3:4999", "10.1.2.3:5003"] {
             let taken = peers.bind(PortId(3), address(first), 2, ANY_V4);
@@ -242,7 +242,7 @@ mod tests {
         }
         peers.bind(PortId(3), address("10.1.2.3:4998"), 2, ANY_V4).expect("next to the others");
         peers.unbind(PortId(2)).unwrap();
-        assert_eq!(peers.hear(&from(5001)), None);
+        assert_eq!(peers.note_source(&from(5001)), None);
         let beyond = peers.bind(PortId(2), address("10.1.2.3:65535"), 2, ANY_V4);
         assert!(matches!(beyond, Err(IoError::PortRange { .. })), "{beyond:?}");
     }

@@ -254,7 +254,7 @@ impl Receiving {
     ) -> Option<PortId> {
         let port = match role {
             Role::Connected(_) => Some(PortId(0)),
-            Role::Listening(peers) => peers.hear(self.receiver.source(index)),
+            Role::Listening(peers) => peers.note_source(self.receiver.source(index)),
         };
         if port.is_none() {
             counters.unknown_source += datagrams(message).count() as u64;

@@ -81,7 +81,7 @@ pub(crate) fn build(arguments: &Arguments) -> Result<PathBuf> {
         "--no-deps",
     ]);
     pip.arg("--wheel-dir").arg(&out).arg(source.join("hostlib/python"));
-    // maturin takes cargo from PATH. Unless told so it names wheels of `pip wheel` after this machine.
+    // maturin takes cargo from PATH. Without this it names wheels of `pip wheel` after this machine.
     pip.env("PATH", std::env::join_paths(path)?).env_remove("CARGO");
     pip.env("MATURIN_PEP517_ARGS", maturin_arguments(arguments)?).current_dir(source);
     if let Some(target) = &arguments.target {
