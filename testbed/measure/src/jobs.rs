@@ -3,6 +3,8 @@
 //! Every worker is a process, as in a cluster. In each round a few jobs run alone and leave, and then many do the same number of all-reduces
 //! between them: so both have all slots at the start, the machine is equally busy with other things, and the tail in which few jobs are left is as
 //! long. The time is from the first all-reduce of any job to the last one; tensors are filled and every element of every result is checked in it.
+//!
+//! On one machine without links, processor time is what jobs share. On a star of shaped links it is the links and the slots.
 
 mod worker;
 
@@ -14,24 +16,45 @@ use std::time::{Duration, Instant};
 
 use netfold::Mode;
 use netfold_io::vacant_address;
+use netfold_testkit::directory::TemporaryDirectory;
 use netfold_testkit::process::Process;
 use netfold_testkit::sample::Sample;
 use serde::Serialize;
 
 use crate::all_reduce::Controlled;
+use crate::peers::{PeerError, TURN_TIMEOUT};
+use crate::star::StarError;
+use crate::star::controlled::Controlled as Middle;
+use crate::star::network::{self, Star};
 
 pub use worker::{JobWorker, take_part};
 
 /// Longest time in which no worker prints anything: joining and leaving. Stuck operations end earlier, by the workers themselves.
 const SILENCE: Duration = Duration::from_secs(300);
 
+/// MTU of shaped links in bytes.
+const MTU: u32 = 1500;
+
+/// Where jobs run, and whom they join.
+#[derive(Debug, Clone)]
+pub enum JobsNetwork {
+    /// On this machine, through a control port that exists; the job's name is the beginning of all names.
+    Existing(Controlled),
+    /// On a star: each rank of a job has a host in a namespace of its own, and all jobs share the hosts' links, the switch in the middle and its
+    /// controller.
+    Star {
+        /// Rate of each link in each direction, bits a second.
+        rate: f64,
+    },
+}
+
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct JobsConfig {
     /// The program under test, which has the command `bench jobs`.
     pub program: PathBuf,
-    /// Where and how the jobs join; the job's name is the beginning of all names.
-    pub controlled: Controlled,
+    /// Where the jobs run, and whom they join.
+    pub network: JobsNetwork,
     /// Jobs at once.
     pub jobs: u16,
     /// Jobs at once that they are compared with.
@@ -84,6 +107,12 @@ pub struct JobsRow {
     /// Median of the rounds' ratios to the rate of the few jobs; none for these themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// Rate of the links, bits a second, if they are shaped.
+    #[serde(rename = "rate", skip_serializing_if = "Option::is_none")]
+    pub link_rate: Option<f64>,
+    /// Fraction of what these links allow that the median is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_share: Option<f64>,
 }
 
 /// Why jobs cannot be measured.
@@ -125,6 +154,9 @@ pub enum JobsError {
         /// What it said.
         message: String,
     },
+    /// The star cannot be built, or its controller does not run.
+    #[error("cannot measure jobs on shaped links")]
+    Star(#[from] StarError),
 }
 
 struct Said<'a>(&'a str);
@@ -143,6 +175,7 @@ impl JobsError {
             Self::Died { .. } => "child_died",
             Self::Silent { .. } => "silent",
             Self::NoneAdmitted { reason, .. } => reason,
+            Self::Star(_) => "bench",
         }
     }
 }
@@ -152,12 +185,37 @@ impl JobsError {
 /// # Errors
 ///
 /// [`JobsError`]; never for wrong results, which are counted, nor while at least one job is admitted. No process is left.
-pub fn run(config: &JobsConfig, mut progress: impl FnMut(u32, u16)) -> Result<[JobsRow; 2], JobsError> {
+pub fn run(config: &JobsConfig, progress: impl FnMut(u32, u16)) -> Result<[JobsRow; 2], JobsError> {
+    let rate = match &config.network {
+        JobsNetwork::Existing(controlled) => {
+            return rounds(&Place { config, controlled, star: None }, progress);
+        }
+        JobsNetwork::Star { rate } => *rate,
+    };
+    let folder = TemporaryDirectory::create("jobs")
+        .map_err(|source| StarError::from(PeerError::File { path: std::env::temp_dir(), source }))?;
+    let star = Star::build(folder, config.workers, Some(rate), MTU);
+    let star = star.map_err(|error| StarError::Network(Box::new(error)))?;
+    let deadline = Instant::now() + TURN_TIMEOUT;
+    let middle = Middle::start(&star, &config.program.to_string_lossy(), "0", deadline)?;
+    rounds(&Place { config, controlled: &middle.joining("jobs"), star: Some(&star) }, progress)
+}
+
+/// What is measured, and where its workers are started.
+struct Place<'a> {
+    config: &'a JobsConfig,
+    controlled: &'a Controlled,
+    /// Rank r of each job is at host r.
+    star: Option<&'a Star>,
+}
+
+fn rounds(place: &Place<'_>, mut progress: impl FnMut(u32, u16)) -> Result<[JobsRow; 2], JobsError> {
+    let config = place.config;
     let mut turns: [Vec<Turn>; 2] = Default::default();
     for round in 0..config.rounds {
         for (turns, jobs) in turns.iter_mut().zip([config.beside, config.jobs]) {
             progress(round, jobs);
-            turns.push(turn(config, round, jobs)?);
+            turns.push(turn(place, round, jobs)?);
         }
     }
     let ratios: Sample = turns[1].iter().zip(&turns[0]).map(|(many, few)| many.rate() / few.rate()).collect();
@@ -168,6 +226,16 @@ pub fn run(config: &JobsConfig, mut progress: impl FnMut(u32, u16)) -> Result<[J
 fn row(config: &JobsConfig, jobs: u16, turns: &[Turn], ratio: Option<f64>) -> JobsRow {
     let rates: Sample = turns.iter().map(Turn::rate).collect();
     let slots = || turns.iter().flat_map(|turn| turn.slots.iter().copied());
+    let link_rate = match config.network {
+        JobsNetwork::Star { rate } => Some(rate),
+        JobsNetwork::Existing(_) => None,
+    };
+    let operations = turns.first().map_or(0, |turn| turn.operations);
+    let bound = link_rate.map(|rate| {
+        let lane_bytes = config.mode.lanes().map_or(4, |lanes| lanes.element_bytes());
+        let tensors = operations as f64 * config.bytes as f64;
+        tensors / network::least_time(tensors * lane_bytes as f64 / 4.0, rate) / 1e6
+    });
     JobsRow {
         jobs,
         admitted: turns.iter().map(|turn| turn.slots.len() as u16).min().unwrap_or(0),
@@ -175,13 +243,15 @@ fn row(config: &JobsConfig, jobs: u16, turns: &[Turn], ratio: Option<f64>) -> Jo
         workers: config.workers,
         slots_min: slots().min().unwrap_or(0),
         slots_max: slots().max().unwrap_or(0),
-        operations: turns.first().map_or(0, |turn| turn.operations),
+        operations,
         bytes: config.bytes,
         wrong: turns.iter().map(|turn| turn.wrong).sum(),
         rate: rates.median(),
         rate_min: rates.min(),
         rate_max: rates.max(),
         ratio,
+        link_rate,
+        bound_share: bound.map(|bound| rates.median() / bound),
     }
 }
 
@@ -221,8 +291,9 @@ struct RunningWorker {
     name: String,
 }
 
-fn turn(config: &JobsConfig, round: u32, jobs: u16) -> Result<Turn, JobsError> {
-    let mut workers = Workers::start(config, round, jobs)?;
+fn turn(place: &Place<'_>, round: u32, jobs: u16) -> Result<Turn, JobsError> {
+    let config = place.config;
+    let mut workers = Workers::start(place, round, jobs)?;
     let (slots, refusal) = workers.joined(jobs)?;
     let admitted = slots.iter().flatten().count() as u32;
     if admitted == 0 {
@@ -256,18 +327,19 @@ fn turn(config: &JobsConfig, round: u32, jobs: u16) -> Result<Turn, JobsError> {
 }
 
 impl Workers {
-    fn start(config: &JobsConfig, round: u32, jobs: u16) -> Result<Self, JobsError> {
+    fn start(place: &Place<'_>, round: u32, jobs: u16) -> Result<Self, JobsError> {
+        let Place { config, controlled, .. } = place;
         let (sender, printed) = mpsc::channel();
         let mut all = Self { workers: Vec::new(), printed };
         for job in 0..jobs {
-            let name = format!("{}-{jobs}.{round}.{job}", config.controlled.job);
+            let name = format!("{}-{jobs}.{round}.{job}", controlled.job);
             let mut meeting = None;
-            if config.controlled.rendezvous {
+            if controlled.rendezvous {
                 let failed = |source| JobsError::Start { name: format!("job '{name}'"), source };
                 meeting = Some(vacant_address().map_err(failed)?.to_string());
             }
             for rank in 0..config.workers {
-                let mut command = command(config, &name, rank);
+                let mut command = command(place, &name, rank);
                 command.args(meeting.iter().flat_map(|meeting| ["--meeting", meeting]));
                 let name = format!("rank {rank} of job '{name}'");
                 let process = start(&mut command, all.workers.len(), &sender);
@@ -366,9 +438,13 @@ fn start(
 }
 
 /// The command of a worker. Its tenant's token is in the environment, where other users cannot see it.
-fn command(config: &JobsConfig, job: &str, rank: u16) -> Command {
-    let Controlled { controller, ca, tenant, trees, bind, .. } = &config.controlled;
-    let mut command = Command::new(&config.program);
+fn command(place: &Place<'_>, job: &str, rank: u16) -> Command {
+    let config = place.config;
+    let Controlled { controller, ca, tenant, trees, bind, .. } = place.controlled;
+    let mut command = match place.star {
+        Some(star) => star.on_host(rank, &config.program.to_string_lossy()),
+        None => Command::new(&config.program),
+    };
     command.args(["bench", "jobs", "--controller", controller, "--trees", &trees.to_string()]);
     command.args(["--job", job, "--rank", &rank.to_string(), "--workers", &config.workers.to_string()]);
     command.args(["--bytes", &config.bytes.to_string(), "--mode", config.mode.name()]);
@@ -392,18 +468,22 @@ fn command(config: &JobsConfig, job: &str, rank: u16) -> Command {
 mod tests {
     use super::*;
 
-    fn config(rendezvous: bool) -> JobsConfig {
+    fn controlled() -> Controlled {
+        Controlled {
+            controller: "127.0.0.1:1".into(),
+            ca: None,
+            tenant: Some(("red".into(), "secret".into())),
+            job: "jobs".into(),
+            trees: 1,
+            bind: vec![vec![[127, 0, 0, 1].into()]],
+            rendezvous: false,
+        }
+    }
+
+    fn config(network: JobsNetwork) -> JobsConfig {
         JobsConfig {
             program: "sh".into(),
-            controlled: Controlled {
-                controller: "127.0.0.1:1".into(),
-                ca: None,
-                tenant: Some(("red".into(), "secret".into())),
-                job: "jobs".into(),
-                trees: 1,
-                bind: vec![vec![[127, 0, 0, 1].into()]],
-                rendezvous,
-            },
+            network,
             jobs: 4,
             beside: 2,
             workers: 2,
@@ -464,14 +544,35 @@ mod tests {
             wrong: 1,
         };
         let turns = [turn(&[256, 128], 1), turn(&[64], 2), turn(&[256, 16], 5)];
-        let row = row(&config(false), 2, &turns, Some(0.9));
+        let row = row(&config(JobsNetwork::Existing(controlled())), 2, &turns, Some(0.9));
         assert_eq!((row.admitted, row.slots_min, row.slots_max, row.wrong), (1, 16, 256, 3));
         assert_eq!((row.rate, row.rate_min, row.rate_max, row.ratio), (5.0, 2.0, 10.0, Some(0.9)));
+        assert_eq!((row.link_rate, row.bound_share), (None, None));
+    }
+
+    #[test]
+    fn the_bound_of_shaped_links_is_of_the_lanes() {
+        // 10 tensors of 4 KiB in 16 bits are 20 KiB, which a shaper lets pass at once; of 1 MiB they are 5 MiB, 206 ms at 200 Mbit/s.
+        let turn = Turn {
+            slots: vec![256],
+            refusal: None,
+            operations: 10,
+            bytes: 1 << 20,
+            time: Duration::from_millis(413),
+            wrong: 0,
+        };
+        let mut config = JobsConfig { bytes: 1 << 20, ..config(JobsNetwork::Star { rate: 2e8 }) };
+        let share =
+            |config: &JobsConfig| row(config, 1, std::slice::from_ref(&turn), None).bound_share.unwrap();
+        assert!((share(&config) - 0.5).abs() < 0.001, "{}", share(&config));
+        config.mode = Mode::Bfp32;
+        assert!((share(&config) - 1.0).abs() < 0.02, "{}", share(&config));
     }
 
     #[test]
     fn tokens_are_not_arguments() {
-        let command = command(&config(true), "jobs-1", 1);
+        let (controlled, config) = (controlled(), config(JobsNetwork::Existing(controlled())));
+        let command = command(&Place { config: &config, controlled: &controlled, star: None }, "jobs-1", 1);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         assert!(words.iter().all(|word| !word.contains("secret")), "{words:?}");
         assert!(

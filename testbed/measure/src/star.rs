@@ -6,8 +6,8 @@
 //! whatever else the machine does meets all of them. Open MPI runs with each of its algorithms; the fastest counts.
 
 mod collective;
-mod controlled;
-mod network;
+pub(crate) mod controlled;
+pub(crate) mod network;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -303,7 +303,7 @@ fn row(config: &StarConfig, measured: Measured<System>) -> StarRow {
             Some(share) => bytes * config.collective.switch_share(share, n),
             None => bytes * config.collective.ring_share(n),
         };
-        (wire - f64::from(network::BURST)).max(0.0) * 8.0 / rate
+        network::least_time(wire, rate)
     });
     StarRow {
         system,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use netfold_testkit::namespace;
 use netfold_testkit::process::{signal, wait_until_ended};
 use netfold_testkit::wait::poll;
 use serde_json::Value;
@@ -51,6 +52,27 @@ fn more_jobs_than_a_tenant_once_had_are_admitted_and_correct() {
         let unknown: Vec<_> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
         assert!(unknown.is_empty(), "not in docs/operations.md: {unknown:?}");
     }
+}
+
+#[test]
+fn jobs_share_the_links_of_a_star() {
+    if !namespace::available() {
+        return;
+    }
+    let (code, lines) =
+        run("bench jobs --shaped --jobs 5 --operations 10 --bytes 64KiB --rounds 1 --mode bfp32");
+    assert_eq!(code, Some(0), "{lines:?}");
+    let rows: Vec<&Value> = lines.iter().filter(|line| line["event"] == "jobs").collect();
+    let admitted: Vec<_> = rows.iter().map(|row| [number(row, "jobs"), number(row, "admitted")]).collect();
+    assert_eq!(admitted, [[2.0, 2.0], [5.0, 5.0]], "{lines:?}");
+    for row in rows {
+        assert_eq!((number(row, "wrong"), number(row, "rate")), (0.0, 2e8), "{row}");
+        // 640 KiB at 200 Mbit/s, less the 80 KiB of a burst: more would have passed beside the links.
+        let share = number(row, "bound_share");
+        assert!(share > 0.0 && share < 1.0, "{row}");
+    }
+    let (code, lines) = run("bench jobs --shaped --controller 127.0.0.1:1");
+    assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(2), "usage"), "{lines:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! A controller and its switch in the middle of a star, for jobs whose sessions have to be encrypted.
+//! A controller and its switch in the middle of a star. Sessions are encrypted, as those of authenticated jobs have to be.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use netfold_testkit::directory::TemporaryDirectory;
@@ -8,6 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use super::StarError;
 use super::network::Star;
+use crate::all_reduce::Controlled as Joining;
 use crate::peers::{PeerError, Process};
 
 /// The tenant of the measured jobs.
@@ -17,7 +19,7 @@ const TENANT: &str = "bench";
 const P4RUNTIME: &str = "127.0.0.1:9559";
 
 /// A switch, its controller, and the certificate of the controller's authority; they end when this is dropped.
-pub(super) struct Controlled {
+pub(crate) struct Controlled {
     _switch: Process,
     _controller: Process,
     ca: String,
@@ -29,7 +31,7 @@ impl Controlled {
     /// # Errors
     ///
     /// [`StarError`], when one of them does not start.
-    pub(super) fn start(
+    pub(crate) fn start(
         star: &Star,
         program: &str,
         busy_poll: &str,
@@ -72,10 +74,23 @@ impl Controlled {
     }
 
     /// The options with which `netfold bench perf` joins an authenticated job there.
-    pub(super) fn arguments(&self) -> [String; 7] {
+    pub(crate) fn arguments(&self) -> [String; 7] {
         let controller = workers().to_string();
         ["--controller", &controller, "--ca", &self.ca, "--tenant", TENANT, "--authenticated"]
             .map(str::to_owned)
+    }
+
+    /// How workers join there, in jobs whose names begin with `job`.
+    pub(crate) fn joining(&self, job: &str) -> Joining {
+        Joining {
+            controller: workers().to_string(),
+            ca: Some(PathBuf::from(&self.ca)),
+            tenant: Some((TENANT.into(), String::new())),
+            job: job.into(),
+            trees: 1,
+            bind: Vec::new(),
+            rendezvous: false,
+        }
     }
 }
 

@@ -8,13 +8,18 @@ use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in
 
 /// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets
 /// itself, at the cost of most of the processor.
-pub(super) const BURST: u32 = 80 << 10;
+const BURST: u32 = 80 << 10;
 
 /// Room for packets that wait in the shapers, in bytes: more than a window.
 const LIMIT: u32 = 4 << 20;
 
+/// Seconds that a link of `rate` bits a second takes for so many bytes, less those that its shaper lets pass at once.
+pub(crate) fn least_time(bytes: f64, rate: f64) -> f64 {
+    (bytes - f64::from(BURST)).max(0.0) * 8.0 / rate
+}
+
 /// Hosts around a switch. Dropping it removes everything.
-pub(super) struct Star {
+pub(crate) struct Star {
     names: NamespaceSet,
     hosts: u16,
     folder: TemporaryDirectory,
@@ -22,10 +27,10 @@ pub(super) struct Star {
 
 impl Star {
     /// Addresses of hosts and switch.
-    pub(super) const NETWORK: &str = "10.77.0.0/24";
+    pub(crate) const NETWORK: &str = "10.77.0.0/24";
 
     /// `hosts` hosts with links of `rate` bits a second in each direction, or as fast as they go, for IP packets of up to `mtu` bytes.
-    pub(super) fn build(
+    pub(crate) fn build(
         folder: TemporaryDirectory,
         hosts: u16,
         rate: Option<f64>,
@@ -60,40 +65,40 @@ impl Star {
     }
 
     /// For files of the programs there.
-    pub(super) fn folder(&self) -> &TemporaryDirectory {
+    pub(crate) fn folder(&self) -> &TemporaryDirectory {
         &self.folder
     }
 
     /// Number of hosts.
-    pub(super) fn hosts(&self) -> u16 {
+    pub(crate) fn hosts(&self) -> u16 {
         self.hosts
     }
 
-    pub(super) fn address_of(host: u16) -> IpAddr {
+    pub(crate) fn address_of(host: u16) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1 + host as u8))
     }
 
-    pub(super) fn address_of_switch() -> IpAddr {
+    pub(crate) fn address_of_switch() -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 77, 0, 254))
     }
 
     /// Where the switch listens.
-    pub(super) fn switch() -> SocketAddr {
+    pub(crate) fn switch() -> SocketAddr {
         SocketAddr::new(Self::address_of_switch(), 20038)
     }
 
     /// The namespace of a host.
-    pub(super) fn host_name(&self, host: u16) -> String {
+    pub(crate) fn host_name(&self, host: u16) -> String {
         self.names.name('h', usize::from(host))
     }
 
     /// A command in a host's namespace.
-    pub(super) fn on_host(&self, host: u16, program: &str) -> Command {
+    pub(crate) fn on_host(&self, host: u16, program: &str) -> Command {
         command_in(&self.host_name(host), program)
     }
 
     /// A command in the switch's namespace.
-    pub(super) fn on_switch(&self, program: &str) -> Command {
+    pub(crate) fn on_switch(&self, program: &str) -> Command {
         command_in(&self.names.name('s', 0), program)
     }
 }
