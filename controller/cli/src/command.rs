@@ -2,6 +2,7 @@
 
 mod about;
 mod bench;
+mod check;
 mod controller;
 mod demo;
 mod group_key;
@@ -80,6 +81,7 @@ pub(crate) enum Command {
     Demo(demo::Demo),
     Switch(Box<switch::SwitchCommand>),
     Worker(worker::Worker),
+    Check(check::Check),
     Bench(bench::Bench),
     P4(p4::P4),
     Testbed(testbed::Testbed),
@@ -120,6 +122,7 @@ impl Command {
             Self::Demo(command) => command.run(output),
             Self::Switch(command) => command.run(output),
             Self::Worker(command) => command.run(output),
+            Self::Check(command) => command.run(output),
             Self::Bench(command) => command.run(output),
             Self::P4(command) => command.run(output),
             Self::Testbed(command) => command.run(output),

@@ -61,6 +61,14 @@ pub(crate) enum CliError {
     /// A program of a comparison failed.
     #[error("the comparison failed")]
     Peer(#[source] netfold_measure::peers::PeerError),
+    /// Something is not as a job needs it. The findings have been printed.
+    #[error(
+        "not all is as a job needs it (errors: {errors}, warnings: {warnings}); each finding has a remedy"
+    )]
+    Checked { errors: usize, warnings: usize },
+    /// Ranks cannot check each other.
+    #[error("the pairs of ranks were not checked")]
+    Pairs(#[source] netfold_check::pairs::PairsError),
     /// A worker's job failed.
     #[error("rank {rank} failed")]
     Job { rank: u16, source: netfold::Error },
@@ -215,6 +223,8 @@ impl CliError {
             | Self::Embedded(_) => "switch",
             Self::Job { source: netfold::Error::Refused { reason, .. }, .. } => reason.name(),
             Self::Job { source, .. } => source.kind(),
+            Self::Checked { .. } => "check",
+            Self::Pairs(_) => "mesh",
             Self::Length | Self::Digits(_) => "bug",
             Self::Bench(error) => error.kind(),
             Self::Star(_) | Self::Peer(_) => "bench",
