@@ -24,6 +24,9 @@ use packet::Cookie;
 use probe::Probe;
 use responder::Responder;
 
+/// Longest name of a host, in bytes.
+const HOST_LEN_MAX: usize = 256;
+
 /// Most ranks of a check: the reports of one fit what a rank may give to an exchange.
 pub const WORLD_MAX: u16 = 256;
 
@@ -228,8 +231,13 @@ fn tell<T: Serialize + for<'a> Deserialize<'a>>(
 fn check_reports(reports: &[RankReport]) -> Result<(), PairsError> {
     for (rank, report) in reports.iter().enumerate() {
         let peers = (0..reports.len()).filter(|peer| *peer != rank);
-        let complete = report.pairs.len() + 1 == reports.len();
-        if !complete || !report.pairs.iter().zip(peers).all(|(pair, peer)| pair.is_plausible(peer as u16)) {
+        let complete = report.pairs.len() + 1 == reports.len() && report.heard.len() < reports.len();
+        // It is printed.
+        let named = report.host.len() <= HOST_LEN_MAX && !report.host.chars().any(char::is_control);
+        if !complete
+            || !named
+            || !report.pairs.iter().zip(peers).all(|(pair, peer)| pair.is_plausible(peer as u16))
+        {
             return Err(PairsError::Peer { rank: rank as u16, what: "report" });
         }
     }

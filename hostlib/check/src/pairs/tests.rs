@@ -191,18 +191,20 @@ fn ranks_that_say_something_else_are_named() {
     let address = format!("\"{}\"", silent.local_addr().unwrap());
     let report = |pair: &str| format!("{{\"host\":\"h\",\"heard\":[],\"pairs\":[{pair}]}}");
     let pair = "{\"peer\":0,\"reached\":true,\"rtt_us\":1.0,\"offset_us\":0.0,\"datagram\":1,\"ports\":1,\"ports_replied\":1,\"sent\":1,\"lost\":0,\"rate\":1.0}";
-    let [none, lost, peer] = [
+    let [none, lost, peer, host] = [
         report(""),
         report(&pair.replace("\"lost\":0", "\"lost\":2")),
         report(&pair.replace("\"peer\":0", "\"peer\":1")),
+        report(pair).replace("\"h\"", "\"\\u001b[2J\""),
     ];
-    let scripts: [(&str, Vec<&str>); 6] = [
+    let scripts: [(&str, Vec<&str>); 7] = [
         ("greeting", vec!["garbage"]),
         ("greeting", vec![&other]),
         ("address", vec![&hello, "\"nowhere\""]),
         ("report", vec![&hello, &address, "0", "0", "1", &none]),
         ("report", vec![&hello, &address, "0", "0", "1", &lost]),
         ("report", vec![&hello, &address, "0", "0", "1", &peer]),
+        ("report", vec![&hello, &address, "0", "0", "1", &host]),
     ];
     for (expected, said) in scripts {
         let mut exchange = Scripted(said.iter().map(|text| text.as_bytes().to_vec()).collect());

@@ -92,6 +92,13 @@ fn a_switch_whose_packets_do_not_arrive_is_found() {
 }
 
 #[test]
+fn results_that_are_corrupted_are_found() {
+    let faults: FaultConfig = "rx.undetected=0.05,seed=3".parse().unwrap();
+    let (_, findings) = found(1, move |io| Faulty::new(io, faults));
+    assert!(names(&findings).contains(&("results", Severity::Error)), "{findings:?}");
+}
+
+#[test]
 fn paths_are_counted_by_the_ports_that_choose_them() {
     let (report, findings) = found(8, |io| io);
     assert_eq!((report.ports, report.ports_replied), (8, 8), "{report:?}");
@@ -131,7 +138,7 @@ fn a_job_that_runs_is_not_disturbed() {
 #[test]
 fn loss_is_a_finding_beyond_a_limit() {
     let judged = |packets, lost| judge(&SwitchReport { packets, lost, ..SwitchReport::default() }, 0).len();
-    assert_eq!([judged(2000, 2), judged(100_000, 100), judged(2000, 3)], [0, 0, 1]);
+    assert_eq!([judged(1000, 2), judged(100_000, 100), judged(2000, 3)], [0, 0, 1]);
     let paths = SwitchReport { ports: 16, ports_replied: 15, ..SwitchReport::default() };
     assert_eq!(names(&judge(&paths, 0)), [("paths", Severity::Warning)]);
     let wrong = judge(&SwitchReport::default(), 1);
