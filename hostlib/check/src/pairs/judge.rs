@@ -216,12 +216,18 @@ fn rates(reports: &Reports<'_>) -> Vec<Finding> {
     let median = all.get(all.len() / 2).copied().unwrap_or(0.0);
     let slow = |pair: &super::PairReport| pair.reached && pair.rate < median * RATE_MIN;
     let finding = |place| {
-        let slowest = reports.reached(place).iter().map(|pair| pair.rate).fold(f64::INFINITY, f64::min);
+        let of_directions = reports.directions(place).into_iter();
+        let reached = of_directions.filter(|(from, to)| reports.of(*from, *to).reached);
+        let rate = |(from, to): &Pair| reports.of(*from, *to).rate;
+        let slowest = reached.min_by(|one, other| rate(one).total_cmp(&rate(other)));
+        let measured = slowest.map_or_else(String::new, |(from, to)| {
+            format!("{} from rank {from} to rank {to}", bits(rate(&(from, to))))
+        });
         Finding {
             severity: Severity::Warning,
             check: "rate",
             subject: reports.subject(place),
-            measured: bits(slowest),
+            measured,
             limit: format!("{}, half of the median of all pairs", bits(median * RATE_MIN)),
             remedy: "`ethtool IFACE` shows the negotiated speed; compare it, the processors' load and `netfold check` on the hosts".into(),
         }
@@ -324,6 +330,14 @@ mod tests {
             (0..4).filter(|rank| *rank != 2).for_each(|rank| change(&mut reports, (rank, 2), how));
             assert_eq!(found(&reports), [(check, "rank 2".to_owned())]);
         }
+    }
+
+    #[test]
+    fn the_slowest_direction_is_named() {
+        let mut reports = healthy(3);
+        change(&mut reports, (1, 2), |pair| pair.rate = 0.4e9);
+        change(&mut reports, (2, 1), |pair| pair.rate = 0.3e9);
+        assert_eq!(judge(&reports, PAYLOAD)[0].measured, "300.0 Mbit/s from rank 2 to rank 1");
     }
 
     #[test]
