@@ -1,0 +1,75 @@
+//! Random sequences: every packet, every counter behind it, and the registers at the end. `DIFF_SEED=n` replays one sequence of each profile;
+//! `DIFF_SEQUENCES=n` changes how many are played.
+
+use netfold_p4::allreduce;
+use netfold_p4::profile::Profile;
+use netfold_p4::tna::{Chip, print};
+use netfold_wire::{LaneOp, Reason};
+
+use crate::rig::Trace;
+
+/// Packets of one sequence.
+const PACKETS: usize = 300;
+
+/// Sequences of each program.
+const SEQUENCES: u64 = 2;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+}
+
+/// The programs: what is printed differs by chip, words, operations and level.
+fn programs() -> Vec<(String, Chip, Profile)> {
+    use LaneOp::{Max, Min, Sum, Xor};
+    let base = Profile::tofino();
+    let words = |lane_words| Profile { lane_words, ..base.clone() };
+    let few = |ops: &[LaneOp]| Profile { ops: ops.to_vec(), lane_words: 8, slots: 64, ..base.clone() };
+    let (one, two) = (Chip::Tofino1, Chip::Tofino2);
+    let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
+    let list = [
+        ("64 words", one, base.clone()),
+        ("64 words", two, base.clone()),
+        ("70 words", one, words(70)),
+        ("84 words", two, words(84)),
+        ("64 words, trees", two, tree(64)),
+        ("min", one, few(&[Min])),
+        ("max", one, few(&[Max])),
+        ("max", two, few(&[Max])),
+        ("xor", one, few(&[Xor])),
+        ("sum and max", two, few(&[Sum, Max])),
+        ("8 words, trees", two, Profile { hierarchy: true, ..few(&[Sum]) }),
+    ];
+    list.into_iter()
+        .map(|(name, chip, profile)| (format!("{name}, {}", chip.name()), chip, profile))
+        .collect()
+}
+
+#[test]
+fn printed_programs_and_the_interpreter_agree() {
+    let (mut packets, mut copies, mut sequences) = (0, 0, 0);
+    for (at, (name, chip, profile)) in programs().into_iter().enumerate() {
+        let text = print(&allreduce::program(&profile).unwrap(), chip).unwrap();
+        let first = 1000 * at as u64;
+        let seeds = match number("DIFF_SEED") {
+            Some(seed) => seed..seed + 1,
+            None => first..first + number("DIFF_SEQUENCES").unwrap_or(SEQUENCES),
+        };
+        let mut reasons = vec![0; Reason::ALL.len()];
+        for seed in seeds {
+            let trace = Trace::of(&profile, seed, PACKETS);
+            trace.compare(&text).unwrap_or_else(|difference| {
+                panic!("{name}: {difference:?}\nreplay: DIFF_SEED={seed} cargo test -p netfold-p4-printed")
+            });
+            sequences += 1;
+            packets += trace.steps.len();
+            copies += trace.steps.iter().map(|step| step.copies.len()).sum::<usize>();
+            let last = &trace.steps.last().unwrap().counters[0];
+            reasons.iter_mut().zip(last).for_each(|(sum, count)| *sum += count);
+        }
+        println!("{name}: packets by reason {reasons:?}");
+        assert!(reasons.iter().filter(|count| **count > 0).count() > 5, "{name}: {reasons:?}");
+    }
+    println!(
+        "printed Tofino programs: 0 differences; {sequences} sequences, {packets} packets in, {copies} out"
+    );
+}

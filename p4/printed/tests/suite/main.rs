@@ -1,0 +1,7 @@
+//! The printed Tofino programs, executed from their text, against the interpreter of the programs that they are printed from.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod differential;
+mod mutants;
+mod rig;
+mod text;

@@ -1,0 +1,275 @@
+//! Changes of printed texts, each of which a comparison must notice: statements and entries left out, other operators, conditions, numbers and actions.
+
+use std::ops::Range;
+
+use netfold_p4::allreduce;
+use netfold_p4::profile::Profile;
+use netfold_p4::tna::{Chip, print};
+
+use netfold_p4_printed::Tofino;
+
+use crate::rig::Trace;
+
+/// Packets of a sequence.
+const PACKETS: usize = 400;
+
+/// A changed text.
+struct Mutant {
+    line: usize,
+    /// The action, state, table or control that is changed.
+    place: String,
+    change: String,
+    text: String,
+}
+
+/// Changes without an effect: where, what, and why. A name stands for all that begin with it.
+const EQUAL: &[(&str, &str, &str)] = &[
+    ("x_zero_present", "", "the controller's packets have no lanes"),
+    ("x_outcome", "drop_ctl", "a packet without a destination is dropped"),
+    (
+        "x_outcome",
+        "without meta.x_packets_index = meta.reason",
+        "the reason is 0 there, as the index was before",
+    ),
+    ("x_outcome", "without meta.x_answers_index = 8w0x0", "the index was 0 before"),
+    ("x_outcome", "hdr.harvest.unused", "nothing reads it"),
+    ("x_outcome", "hdr.harvest.port = 0", "a packet to a group has no port"),
+    ("x_outcome_11", "x_counts_packets", "it is the default, and every packet has an entry"),
+    ("x_outcome_14", "x_counts_packets", "it is the default, and every packet has an entry"),
+    ("x_outcome", "without hdr.netfold.version_kind[3:0] = 4w0x2", "the parent's RESULT is one already"),
+    ("x_outcome", "_, 0x0): x_outcome", "the default drops it, too"),
+    ("harvest", "meta.x_version_kind", "only the harvest follows, which does not depend on it"),
+    ("harvest", "extract(hdr.lanes_1)", "the upper half leaves as it came, extracted or not"),
+    ("exponent_clear", "out_word", "the output has no target"),
+    (
+        "admit_below",
+        "without meta.group = group",
+        "a sum goes up, and the parent's RESULT has an action of its own",
+    ),
+    ("x_sum_", "_read_out(); is", "lanes that are read in vain are not sent"),
+    ("x_settled", "_read_out(); is", "what is read in vain is compared with nothing"),
+    ("x_settled", "without", "the same"),
+    ("x_exponent", "_read_out(); is", "the packet is dropped"),
+    ("x_claim", "_peek_out(); is", "what is read in vain is compared with nothing"),
+    ("x_version", "_peek_out(); is", "the same"),
+    ("x_sum_", "is (0x0, 0x0, 0x0, _, _, 0x0, 0x0, _, _): sum", "absent lanes are zeros"),
+    ("x_sum_", "is (0x0, 0x0, _, _, 0x0, _, _, _, _, 0x0): sum", "absent lanes are zeros"),
+];
+
+/// Metadata that is assigned before it is read, or that is not read, although the parser sets it.
+const ASSIGNED: &[&str] = &[
+    "port",
+    "others",
+    "world",
+    "group",
+    "index",
+    "seen",
+    "stored",
+    "diff",
+    "duplicate",
+    "missing",
+    "up",
+    "workers",
+    "settled",
+    "swap",
+    "x_settled_differs",
+    "x_version_kind",
+    "x_bad_checksum",
+    "x_counts_packets",
+    "x_packets_index",
+    "x_answers_index",
+];
+
+impl Mutant {
+    /// Whether the change has no effect, by the lists above.
+    fn is_equal(&self, chip: Chip) -> bool {
+        let declared =
+            |name: &str| self.place == "start" && self.change.contains(&format!("meta.{name} = 0;"));
+        let listed = |(place, change, _): &(&str, &str, &str)| {
+            self.place.starts_with(place) && self.change.contains(change)
+        };
+        ASSIGNED.iter().any(|name| declared(name))
+            || chip == Chip::Tofino2 && declared("x_harvest")
+            || EQUAL.iter().any(listed)
+    }
+
+    fn is_of_table(&self) -> bool {
+        self.change.contains("();")
+    }
+}
+
+/// Operators, and what they become.
+const OPERATORS: &[(&str, &str)] = &[
+    (" + ", " - "),
+    (" - ", " + "),
+    (" & ", " | "),
+    (" | ", " & "),
+    (" == ", " != "),
+    (" > ", " < "),
+    (" = ~", " = "),
+    ("& ~", "& "),
+    ("max(", "min("),
+    ("min(", "max("),
+    ("setInvalid", "setValid"),
+    ("setValid", "setInvalid"),
+    ("|+|", "+"),
+];
+
+/// Every change of a text.
+fn mutants(text: &str) -> Vec<Mutant> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    let place = |at: usize| {
+        let words = lines[..at].iter().rev().filter_map(|line| named(line.trim_start()));
+        words.map(String::from).next().unwrap_or_default()
+    };
+    let mut add = |at: usize, change: String, new: Option<String>| {
+        let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_string()).collect();
+        match new {
+            Some(new) => changed[at] = new,
+            None => drop(changed.remove(at)),
+        }
+        found.push(Mutant { line: at + 1, place: place(at), change, text: changed.join("\n") + "\n" });
+    };
+    let code = lines.iter().position(|line| line.starts_with("parser ")).unwrap();
+    for (at, line) in lines.iter().enumerate().skip(code) {
+        if line.starts_with("Pipeline(") {
+            break;
+        }
+        let trimmed = line.trim_start();
+        if is_entry(trimmed) {
+            add(at, format!("without {trimmed}"), None);
+            for new in wider_entries(line) {
+                add(at, format!("{trimmed} is {}", new.trim_start()), Some(new));
+            }
+            continue;
+        }
+        if is_statement(trimmed) {
+            add(at, format!("without {trimmed}"), None);
+        }
+        if let Some(new) = with_another_number(line).filter(|_| is_statement(trimmed)) {
+            add(at, format!("{trimmed} is {}", new.trim_start()), Some(new));
+        }
+        if is_statement(trimmed) || trimmed.starts_with("if (") || trimmed.starts_with("} else if (") {
+            for (from, to) in OPERATORS.iter().filter(|(from, _)| line.contains(from)) {
+                let new = line.replacen(from, to, 1);
+                add(at, format!("{trimmed} is {}", new.trim_start()), Some(new));
+            }
+        }
+    }
+    found
+}
+
+/// The name that a line declares: of an action, a state, a table or a control.
+fn named(line: &str) -> Option<&str> {
+    if line.starts_with("RegisterAction") {
+        return line.strip_suffix(" = {")?.rsplit(' ').next();
+    }
+    let words = ["action ", "state ", "table ", "control ", "apply {"];
+    let word = words.iter().find(|word| line.starts_with(**word))?;
+    if *word == "apply {" {
+        return Some("apply");
+    }
+    line[word.len()..].split(['(', ' ']).next()
+}
+
+/// An entry of a table, or a case of a parser.
+fn is_entry(line: &str) -> bool {
+    line.ends_with(';') && line.contains(": ") && (line.starts_with('(') || line.starts_with("0x"))
+}
+
+fn is_statement(line: &str) -> bool {
+    let calls =
+        ["apply()", "count(", "execute(", "extract(hdr", "emit(", "setValid()", "setInvalid()", "_sum.add("];
+    let declares =
+        ["bit<", "const ", "size ", "@", "RegisterAction", "void "].iter().any(|word| line.starts_with(word));
+    line.ends_with(';') && !declares && (line.contains(" = ") || calls.iter().any(|call| line.contains(call)))
+}
+
+/// The entry without one of its conditions, for each.
+fn wider_entries(line: &str) -> Vec<String> {
+    let (Some(open), Some(close)) = (line.find('('), line.find("): ")) else { return Vec::new() };
+    let cells: Vec<&str> = line[open + 1..close].split(", ").collect();
+    let wider = |at: usize| {
+        let mut cells = cells.clone();
+        cells[at] = "_";
+        format!("{}({}{}", &line[..open], cells.join(", "), &line[close..])
+    };
+    (0..cells.len()).filter(|at| cells[*at] != "_").map(wider).collect()
+}
+
+/// The statement with its last number changed in one bit.
+fn with_another_number(line: &str) -> Option<String> {
+    let body = line.strip_suffix(';')?;
+    let start = body.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+    let word = &body[start..];
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (prefix, digits) =
+        word.split_once('w').map_or(("", word), |(bits, digits)| (&word[..bits.len() + 1], digits));
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => digits.parse().ok()?,
+    };
+    Some(format!("{}{prefix}{};", &body[..start], value ^ 1))
+}
+
+/// Whether a changed table has another action for a key that was looked up.
+fn is_reached(mutant: &Mutant, known: &[Tofino]) -> bool {
+    let Ok(changed) = Tofino::new(&mutant.text) else { return true };
+    known.iter().any(|tofino| {
+        let mut keys = tofino.lookups().iter();
+        keys.any(|(table, key)| changed.action_for(table, key) != tofino.action_for(table, key))
+    })
+}
+
+/// What became of the mutants of a program.
+#[derive(Default)]
+struct Found {
+    mutants: usize,
+    /// Of entries whose change concerns no key that was looked up.
+    unreached: usize,
+    /// Without an effect.
+    equal: usize,
+    survivors: Vec<Mutant>,
+}
+
+/// Plays every mutant of a printed program, until a sequence notices it.
+fn play(profile: &Profile, chip: Chip, seeds: Range<u64>) -> Found {
+    let text = print(&allreduce::program(profile).unwrap(), chip).unwrap();
+    let traces: Vec<Trace> = seeds.map(|seed| Trace::of(profile, seed, PACKETS)).collect();
+    let known: Vec<Tofino> = traces.iter().map(|trace| trace.compare(&text).unwrap()).collect();
+    let mut found = Found::default();
+    for mutant in mutants(&text) {
+        found.mutants += 1;
+        if mutant.is_equal(chip) {
+            found.equal += 1;
+        } else if mutant.is_of_table() && !is_reached(&mutant, &known) {
+            found.unreached += 1;
+        } else if traces.iter().all(|trace| trace.compare(&mutant.text).is_ok()) {
+            found.survivors.push(mutant);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_change_of_a_printed_program_is_noticed() {
+    let few = Profile { lane_words: 8, slots: 16, jobs: 4, ..Profile::tofino() };
+    let programs = [
+        ("a root on Tofino 1", Chip::Tofino1, few.clone(), 12),
+        ("trees on Tofino 2", Chip::Tofino2, Profile { hierarchy: true, ..few }, 30),
+    ];
+    for (name, chip, profile, sequences) in programs {
+        let Found { mutants, unreached, equal, survivors } = play(&profile, chip, 50_000..50_000 + sequences);
+        let noticed = mutants - unreached - equal - survivors.len();
+        println!(
+            "{name}: {mutants} mutants, {noticed} noticed, {equal} without effect, {unreached} reach no packet"
+        );
+        let list: Vec<_> =
+            survivors.iter().map(|m| format!("line {}, {}: {}", m.line, m.place, m.change)).collect();
+        assert!(list.is_empty(), "{name}: not noticed:\n{}", list.join("\n"));
+        assert!(noticed * 2 > mutants, "{name}: most changes have an effect");
+    }
+}
