@@ -23,6 +23,13 @@ pub use chip::Limits;
 
 /// Lanes that a register holds: a pair of 32-bit cells.
 const PAIR: u32 = 2;
+/// The stage in which packets that read get zeros, where reads are sums.
+const STAGES_REPEAT: u32 = 1;
+/// Stages of the ends of saturating sums: the last table of ends, and the flag.
+const STAGES_ENDS: u32 = 2;
+/// Lanes of a table of ends, and its TCAM blocks.
+const LANES_ENDS: u32 = 8;
+const TCAM_ENDS: u32 = 6;
 /// Stages before the lanes: job table and checks; the slot's registers; their differences.
 const STAGES_FRONT: u32 = 3;
 /// Stages of the settled chunk and of its comparison, in a program for trees.
@@ -94,6 +101,10 @@ pub struct Estimate {
     pub passes: u32,
     /// Passes of the packet that completes it, including those that read the words that the first ones could not output.
     pub passes_last: u32,
+    /// Packets that are recirculated, for each that arrives: passes beyond the first, of which the completing packet of a slot has more.
+    pub recirculated: f64,
+    /// Fraction of the chip's ports at line rate that is left to hosts, if the others recirculate.
+    pub ports_for_hosts: f64,
     /// Stages used in a pipe.
     pub stages: u32,
     /// Stages of a pipe.
@@ -150,27 +161,20 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     shape(profile, chip)?;
     let actions = register_actions(profile, chip)?;
     let words = profile.lane_words;
-    let words_pass = chip.lanes_max();
-    let pipes = words.div_ceil(words_pass);
-    if pipes > limits.pipes {
-        return Err(refusal(
-            format!("{words} words a packet"),
-            format!(
-                "{words_pass} words fit one pass and a packet takes at most {} pipes: {} words",
-                limits.pipes,
-                words_pass * limits.pipes
-            ),
-        ));
-    }
+    let pipes = pipes(profile, chip, &limits)?;
     let entries = profile.slots * 2;
-    let layout = PipeLayout { program: &program, chip, limits: &limits, words: words.div_ceil(pipes) };
+    let words_pipe = words.div_ceil(pipes);
+    let repeats = reads_by_sum(profile, chip);
+    let layout = PipeLayout { program: &program, chip, limits: &limits, words: words_pipe, repeats };
     let slots_max = layout.slots_max(profile);
     let Fit { registers, stages, tcam_blocks, containers } =
         fit(&layout, profile, entries, slots_max).map_err(|(construct, limit)| refusal(construct, limit))?;
     let phv_bits = containers[0] * 8 + containers[1] * 16 + containers[2] * 32;
-    let rams_per_stage = limits.rams(entries, PAIR * 32) * layout.pairs_per_stage(entries);
+    let rams_per_stage =
+        limits.rams(entries, layout.lanes_of_register() * 32) * layout.registers_per_stage(entries);
     let map_rams = layout.map_rams(&registers);
     let (passes, passes_last) = passes(pipes, chip);
+    let recirculated = f64::from(passes - 1) + f64::from(passes_last - passes) / f64::from(profile.workers);
     let on_wire = BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes() + BYTES_AROUND;
     let goodput = f64::from(profile.payload_bytes()) / f64::from(on_wire);
     Ok(Estimate {
@@ -187,6 +191,8 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         pipes,
         passes,
         passes_last,
+        recirculated,
+        ports_for_hosts: 1.0 / (1.0 + recirculated),
         stages,
         stages_of: limits.stages,
         sram_blocks: map_rams + layout.tables_sram(),
@@ -207,6 +213,27 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         egress_parse_of: limits.egress_parse,
         goodput,
         goodput_bfp16: goodput * 2.0,
+    })
+}
+
+/// Pipes that a packet takes.
+fn pipes(profile: &Profile, chip: Chip, limits: &Limits) -> Result<u32, Refusal> {
+    let words_pass = match profile.numerics {
+        Numerics::Saturating => chip.saturating_lanes_max(profile.hierarchy),
+        _ => chip.lanes_max(),
+    };
+    let pipes = profile.lane_words.div_ceil(words_pass);
+    if pipes <= limits.pipes {
+        return Ok(pipes);
+    }
+    Err(Refusal {
+        target: chip.name(),
+        construct: format!("{} words a packet", profile.lane_words),
+        limit: format!(
+            "{words_pass} words fit one pass and a packet takes at most {} pipes: {} words",
+            limits.pipes,
+            words_pass * limits.pipes
+        ),
     })
 }
 
@@ -236,7 +263,8 @@ fn fit(
     }
     let stages = layout.stages(profile, entries)?;
     if stages > limits.stages {
-        let (rams, pairs) = (limits.rams(entries, PAIR * 32), layout.pairs_per_stage(entries));
+        let lanes = layout.lanes_of_register();
+        let (rams, pairs) = (limits.rams(entries, lanes * 32), layout.registers_per_stage(entries));
         let resource = if pairs < limits.units {
             format!(
                 "{pairs} registers of {rams} RAMs take a stage's {} map RAMs: at most {slots_max} slots fit (--slots)",
@@ -278,11 +306,21 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
     if profile.encapsulation == Encapsulation::Datagram {
         return refusal("datagrams without outer headers", "a switch sees whole frames");
     }
-    if profile.numerics != Numerics::Word {
-        return refusal(
-            "numerics other than 32-bit words",
-            "a stateful unit adds words of a pair; bfp16 packs two elements in each",
-        );
+    match profile.numerics {
+        Numerics::Word => {}
+        Numerics::Saturating if chip.both_halves() => {}
+        Numerics::Saturating => {
+            return refusal(
+                "saturating sums, whose ends stay",
+                "four comparisons in a register action; Tofino 1 has two, use Tofino 2",
+            );
+        }
+        _ => {
+            return refusal(
+                "numerics other than 32-bit words",
+                "a stateful unit adds words; bfp16 packs two elements in each",
+            );
+        }
     }
     if profile.hierarchy && !chip.both_halves() {
         return refusal(
@@ -314,9 +352,22 @@ const STATEFUL_UNIT: LaneOps = {
     LaneOps::of(&[Sum, Min, Max, And, Or, Xor])
 };
 
-/// Register actions of a lane register: store, one for each operation, and a read, or two if one half is output at a time.
+/// Operations that keep a cell if the lane is zero.
+const KEEP_WITH_ZERO: LaneOps = LaneOps::of(&[LaneOp::Sum, LaneOp::Or, LaneOp::Xor]);
+
+/// Register actions of a lane register, if each read has one: store, one for each operation, and a read, or two if one half is output at a time.
+fn actions_wanted(profile: &Profile, chip: Chip) -> u32 {
+    1 + profile.ops.len() as u32 + if chip.both_halves() { 1 } else { 2 }
+}
+
+/// Whether a read is a sum of zeros, for want of a register action.
+fn reads_by_sum(profile: &Profile, chip: Chip) -> bool {
+    let wanted = actions_wanted(profile, chip) as usize;
+    wanted > REGISTER_ACTIONS_MAX && profile.ops.iter().any(|op| KEEP_WITH_ZERO.has(*op))
+}
+
+/// Register actions of a lane register.
 fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
-    let reads = if chip.both_halves() { 1 } else { 2 };
     if let Some(op) = profile.ops.iter().find(|op| !STATEFUL_UNIT.has(**op)) {
         return Err(Refusal {
             target: chip.name(),
@@ -324,9 +375,11 @@ fn register_actions(profile: &Profile, chip: Chip) -> Result<u32, Refusal> {
             limit: format!("a stateful unit folds whole words: {STATEFUL_UNIT}"),
         });
     }
-    let needed = 1 + profile.ops.len() as u32 + reads;
+    let spared = u32::from(reads_by_sum(profile, chip));
+    let needed = actions_wanted(profile, chip) - spared;
     if needed as usize > REGISTER_ACTIONS_MAX {
         let names: Vec<_> = profile.ops.iter().map(|op| op.name()).collect();
+        let reads = needed - 1 - names.len() as u32;
         return Err(Refusal {
             target: chip.name(),
             construct: format!(
@@ -356,6 +409,8 @@ struct PipeLayout<'a> {
     limits: &'a Limits,
     /// Words in this pipe.
     words: u32,
+    /// Whether reads are sums of zeros.
+    repeats: bool,
 }
 
 impl PipeLayout<'_> {
@@ -365,22 +420,33 @@ impl PipeLayout<'_> {
 
     /// The stage of the first lanes, if the job table takes one: in a program for trees, behind the settled chunk and its comparison.
     fn front(&self) -> u32 {
-        STAGES_FRONT + if self.is_for_trees() { STAGES_SETTLED } else { 0 }
+        let settled = if self.is_for_trees() { STAGES_SETTLED } else { 0 };
+        STAGES_FRONT + settled + if self.repeats { STAGES_REPEAT } else { 0 }
     }
 
-    fn pairs(&self) -> u32 {
-        self.words.div_ceil(PAIR)
+    /// Lanes that a register holds: saturating sums take all comparisons of a stateful unit for one.
+    fn lanes_of_register(&self) -> u32 {
+        if self.saturates() { 1 } else { PAIR }
+    }
+
+    fn saturates(&self) -> bool {
+        allreduce::numerics_of(self.program) == Numerics::Saturating
+    }
+
+    /// Registers of lanes.
+    fn lane_registers(&self) -> u32 {
+        self.words.div_ceil(self.lanes_of_register())
     }
 
     /// Registers of lanes that a stage holds: as many as it has stateful units, or as its map RAMs allow.
-    fn pairs_per_stage(&self, entries: u32) -> u32 {
-        self.limits.units.min(self.limits.map_rams / self.limits.rams(entries, PAIR * 32))
+    fn registers_per_stage(&self, entries: u32) -> u32 {
+        self.limits.units.min(self.limits.map_rams / self.limits.rams(entries, self.lanes_of_register() * 32))
     }
 
     /// Stages used, or the construct and the limit if a register or the two of stage 1 exceed a stage.
     fn stages(&self, profile: &Profile, entries: u32) -> Result<u32, (String, String)> {
         let first = self.limits.rams(entries, 64) + self.limits.rams(entries, 32);
-        if first > self.limits.map_rams || self.pairs_per_stage(entries) == 0 {
+        if first > self.limits.map_rams || self.registers_per_stage(entries) == 0 {
             return Err((
                 format!("{} slots, which take {first} RAMs for registers 'claim' and 'version'", entries / 2),
                 format!("a stage has {} map RAMs", self.limits.map_rams),
@@ -391,16 +457,18 @@ impl PipeLayout<'_> {
 
     /// The registers in their stages, and the stages used; all are later by `later` stages of the job table.
     fn registers(&self, entries: u32, later: u32) -> (Vec<RegisterCost>, u32) {
-        let pairs = self.pairs();
-        let per_stage = self.pairs_per_stage(entries);
-        let lane_stages = pairs.div_ceil(per_stage);
+        let lane_registers = self.lane_registers();
+        let per_stage = self.registers_per_stage(entries);
+        let lane_stages = lane_registers.div_ceil(per_stage);
         let front = self.front() + later;
         // The exponent uses a unit that the lanes leave free; otherwise it needs its own stage.
-        let free = lane_stages * self.limits.units - pairs;
+        let free = lane_stages * self.limits.units - lane_registers;
         let mut costs = Vec::new();
         for register in &self.program.registers {
             let (count, entry_bits, stage, stages) = match &register.kind {
-                RegisterKind::Lanes(bits) => (pairs, PAIR * bits, front, lane_stages),
+                RegisterKind::Lanes(bits) => {
+                    (lane_registers, self.lanes_of_register() * bits, front, lane_stages)
+                }
                 RegisterKind::Cells(cells) => {
                     let bits = cells.iter().map(|cell| cell.bits).sum();
                     let stage = match register.name.as_str() {
@@ -417,7 +485,8 @@ impl PipeLayout<'_> {
         }
         let stages = costs.iter().map(|cost| cost.stage + cost.stages).max().unwrap_or(0);
         // The verdict, which needs the last difference, and the counters, which it chooses.
-        (costs, stages.max(front + STAGES_VERDICT))
+        let ends = if self.saturates() { front + lane_stages + STAGES_ENDS } else { 0 };
+        (costs, stages.max(front + STAGES_VERDICT).max(ends))
     }
 
     /// Map RAMs of registers and counters.
@@ -429,7 +498,7 @@ impl PipeLayout<'_> {
     /// SRAM blocks of tables: one for the actions of each register of lanes, and those of the others.
     fn tables_sram(&self) -> u32 {
         let others = if self.chip.both_halves() { SRAM_OTHERS } else { SRAM_OTHERS + SRAM_HARVEST };
-        self.pairs() + others
+        self.lane_registers() + others
     }
 
     /// Most slots that leave enough stages; 0 if none do.
@@ -467,7 +536,8 @@ impl PipeLayout<'_> {
     /// TCAM blocks of all tables.
     fn all_tcam_blocks(&self, entries: u32) -> u32 {
         let trees = if self.is_for_trees() { TCAM_TREES } else { 0 };
-        self.tcam_blocks(entries) + TCAM_PAIR * self.pairs() + TCAM_OTHERS + trees
+        let ends = if self.saturates() { TCAM_ENDS * self.words.div_ceil(LANES_ENDS) } else { 0 };
+        self.tcam_blocks(entries) + TCAM_PAIR * self.lane_registers() + TCAM_OTHERS + trees + ends
     }
 
     /// Containers by size: each 32-bit word needs one of 32 bits, or two of 16 where these run out, and so on to 8;
@@ -539,6 +609,9 @@ mod tests {
         let base = Profile::tofino();
         let words = |lane_words| Profile { lane_words, ..base.clone() };
         let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
+        let saturating = |profile| Profile { numerics: Numerics::Saturating, ..profile };
+        let ops = |lane_words, ops: &[LaneOp]| Profile { ops: ops.to_vec(), ..words(lane_words) };
+        let three = &[LaneOp::Sum, LaneOp::Min, LaneOp::Max];
         let cases = [
             (base.clone(), Chip::Tofino1, [12, 229, 174, 157, 35, 3528]),
             (words(70), Chip::Tofino1, [12, 247, 189, 169, 38, 3720]),
@@ -549,6 +622,12 @@ mod tests {
             (Profile { slots: 16384, ..base.clone() }, Chip::Tofino2, [19, 629, 577, 154, 35, 3256]),
             (tree(64), Chip::Tofino2, [14, 232, 177, 161, 36, 3376]),
             (tree(80), Chip::Tofino2, [16, 280, 217, 191, 44, 3864]),
+            (ops(64, &[LaneOp::Max]), Chip::Tofino1, [12, 229, 174, 157, 35, 3560]),
+            (ops(62, &[LaneOp::Sum, LaneOp::Max]), Chip::Tofino1, [12, 224, 169, 157, 34, 3496]),
+            (ops(64, three), Chip::Tofino2, [12, 227, 174, 157, 35, 3256]),
+            (Profile { hierarchy: true, ..ops(64, three) }, Chip::Tofino2, [14, 233, 177, 195, 36, 3376]),
+            (saturating(words(56)), Chip::Tofino2, [20, 265, 182, 292, 59, 2992]),
+            (saturating(tree(48)), Chip::Tofino2, [20, 238, 161, 260, 52, 2840]),
         ];
         for (profile, chip, [stages, sram, map_rams, tcam, units, phv]) in cases {
             let name = format!("{} words, {} slots, {}", profile.lane_words, profile.slots, chip.name());
@@ -567,6 +646,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_costs_ports() {
+        let with = |lane_words, workers| Profile { lane_words, workers, ..Profile::tofino() };
+        let cost = |profile: Profile, chip| {
+            let found = estimate(&profile, chip).unwrap_or_else(|error| panic!("{error}"));
+            (found.pipes, found.passes, found.passes_last, found.recirculated, found.ports_for_hosts)
+        };
+        // One packet of each slot comes back for its other half.
+        assert_eq!(cost(with(64, 4), Chip::Tofino1), (1, 1, 2, 0.25, 0.8));
+        assert_eq!(cost(with(64, 4), Chip::Tofino2), (1, 1, 1, 0.0, 1.0));
+        // Two pipes: every packet once, and the last one three more passes on Tofino 1, one on Tofino 2.
+        assert_eq!(cost(with(128, 1), Chip::Tofino1), (2, 2, 5, 4.0, 0.2));
+        assert_eq!(cost(with(128, 1), Chip::Tofino2), (2, 2, 3, 2.0, 1.0 / 3.0));
+        assert_eq!(cost(with(256, 8), Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
+        let max = Profile { ops: vec![LaneOp::Max], ..with(256, 8) };
+        assert_eq!(cost(max, Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
+    }
+
+    #[test]
     fn what_cannot_fit_is_refused_with_its_limit() {
         let refused = |change: fn(&mut Profile), chip| {
             let mut profile = Profile::tofino();
@@ -579,9 +676,13 @@ mod tests {
         assert!(slots.construct.contains("16384 slots") && slots.limit.contains("map RAMs"), "{slots}");
         let all = |p: &mut Profile| p.ops = LaneOps::WORDS.iter().collect();
         let ops = refused(all, Chip::Tofino1);
-        assert!(ops.construct.contains("6 register actions") && ops.limit.contains('4'), "{ops}");
-        let ops = refused(all, Chip::Tofino2);
+        assert!(ops.construct.contains("5 register actions") && ops.limit.contains('4'), "{ops}");
+        let with_and = |p: &mut Profile| p.ops = vec![LaneOp::Sum, LaneOp::Min, LaneOp::Max, LaneOp::And];
+        let ops = refused(with_and, Chip::Tofino2);
         assert!(ops.construct.contains("5 register actions"), "{ops}");
+        let saturating = |p: &mut Profile| p.numerics = Numerics::Saturating;
+        let comparisons = refused(saturating, Chip::Tofino1);
+        assert!(comparisons.construct.contains("saturating"), "{comparisons}");
         let jobs = refused(|p| p.jobs = 64, Chip::Tofino1);
         assert!(jobs.limit.contains("job") && jobs.limit.contains("24"), "{jobs}");
         assert!(jobs.limit.contains("--jobs "), "{jobs}");

@@ -8,11 +8,13 @@
 //! - Tofino 1 outputs one 32-bit word of a pair. A packet that is sent with lanes gets their upper half in its first pass,
 //!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
 //! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
+//! - Saturating sums, on Tofino 2, have one lane in each register: see module `ends`.
 //! - Egress parses only the outer headers (Tofino 1 parses at most 160 bytes there) and addresses each copy.
 //!
 //! Module `lower` maps control flow to stages.
 
 mod decision;
+mod ends;
 mod expr;
 mod gress;
 mod lower;
@@ -52,6 +54,15 @@ impl Chip {
         match self {
             Self::Tofino1 => 70,
             Self::Tofino2 => 84,
+        }
+    }
+
+    /// The same of saturating sums, a lane in each register: what fits the stages between the differences and the flag, of which trees take two.
+    pub const fn saturating_lanes_max(self, trees: bool) -> u32 {
+        match (self, trees) {
+            (Self::Tofino1, _) => 0,
+            (Self::Tofino2, false) => 56,
+            (Self::Tofino2, true) => 48,
         }
     }
 
@@ -110,7 +121,17 @@ impl Printer {
                 "lanes are 32-bit words, in pairs",
             ));
         }
-        let most = self.chip.lanes_max();
+        let most = if self.l.ends.is_some() {
+            if !self.chip.both_halves() {
+                return Err(refusal(
+                    "saturating sums, whose ends stay",
+                    "four comparisons in a register action; Tofino 1 has two, use Tofino 2",
+                ));
+            }
+            self.chip.saturating_lanes_max(!self.l.comparisons.is_empty())
+        } else {
+            self.chip.lanes_max()
+        };
         if lanes > most || !lanes.is_multiple_of(2) {
             return Err(refusal(
                 format!("{lanes} lanes a packet"),

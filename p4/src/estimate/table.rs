@@ -19,6 +19,8 @@ impl Display for Estimate {
         row("pipes a packet takes", self.pipes.to_string(), "4".into())?;
         row("passes of a packet", self.passes.to_string(), String::new())?;
         row("passes of the one that completes", self.passes_last.to_string(), String::new())?;
+        row("recirculated for each that arrives", format!("{:.3}", self.recirculated), String::new())?;
+        row("ports left to hosts", format!("{:.1} %", self.ports_for_hosts * 100.0), String::new())?;
         row("stages", self.stages.to_string(), self.stages_of.to_string())?;
         row("stateful units, fullest stage", self.units_per_stage.to_string(), "4".into())?;
         row("register actions of a lane pair", self.register_actions.to_string(), "4".into())?;

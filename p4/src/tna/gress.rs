@@ -115,6 +115,7 @@ impl Printer {
         }
         lines.extend(self.register_tables(Registers::Others)?);
         lines.extend(self.outcome_table()?);
+        lines.extend(self.end_tables()?);
         self.w.line("@hidden");
         self.w.open("action x_no_lanes() {");
         for half in self.halves() {
@@ -353,10 +354,7 @@ impl Printer {
             }
             let touches = self.touches(&tree, id)?;
             match self.p().register(id).kind {
-                RegisterKind::Lanes(_) => {
-                    let tables = self.pairs(id, &touches)?;
-                    lines.extend(tables.into_iter().map(|table| format!("{table}.apply();")));
-                }
+                RegisterKind::Lanes(_) => lines.extend(self.lanes(id, &touches)?),
                 RegisterKind::Cells(_) => {
                     let table = self.cells(id, &touches)?;
                     lines.push(format!("{table}.apply();"));
@@ -428,6 +426,10 @@ impl Printer {
             };
             self.w.line(format!("meta.x_counts_{name} = 1;"));
             self.w.line(format!("meta.x_{name}_index = {index};"));
+        }
+        if let (true, Some((marks, _))) = (path.marked, self.l.marks) {
+            let line = format!("meta.{} = 1;", self.p().metadata[usize::from(marks.0)].name);
+            self.w.line(line);
         }
         let harvest = !self.chip.both_halves() && self.puts_lanes_out(path);
         let port = |this: &Self, expr: &Expr| match expr {

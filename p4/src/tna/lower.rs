@@ -17,6 +17,7 @@
 use std::collections::BTreeSet;
 
 use super::decision::Tree;
+use super::ends::{self, Ends};
 use super::refusal;
 use crate::fields::{Container, Containers};
 use crate::ir::*;
@@ -41,11 +42,20 @@ pub(super) struct PathState {
     pub(super) counts: Vec<(CounterId, Expr)>,
     pub(super) removed: Vec<Part>,
     pub(super) to: To,
+    /// Whether the packet gets the flag of [`Ends`], if a lane is at one.
+    pub(super) marked: bool,
 }
 
 impl PathState {
     fn new() -> Self {
-        Self { touches: vec![], values: vec![], counts: vec![], removed: vec![], to: To::Nowhere }
+        Self {
+            touches: vec![],
+            values: vec![],
+            counts: vec![],
+            removed: vec![],
+            to: To::Nowhere,
+            marked: false,
+        }
     }
 
     fn set(&mut self, place: LValue, value: Expr) {
@@ -136,6 +146,9 @@ pub(super) struct Lowered {
     /// Containers that registers are chosen by and outcomes assign, with the variable that the parser copies each to. So the outcome can be
     /// in a stage before the last register.
     pub(super) copies: Vec<Copied>,
+    /// Ends of the lanes' range that the packet is marked for, and the variables for that: whether its path is marked, and whether a lane is at an end.
+    pub(super) ends: Option<Ends>,
+    pub(super) marks: Option<(MetaId, MetaId)>,
     /// The rest.
     pub(super) paths: Tree<PathState>,
 }
@@ -169,6 +182,8 @@ pub(super) struct Copied {
 struct Lowering {
     program: Program,
     bare: MetaId,
+    ends: Option<Ends>,
+    marks: Option<(MetaId, MetaId)>,
     comparisons: Vec<OutputComparison>,
 }
 
@@ -180,7 +195,13 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
         MetaId(program.metadata.len() as u16 - 1)
     };
     let (bare, check, harvest) = (add("x_bare", 1), add("x_check", 8), add("x_harvest", 1));
-    let this = Lowering { program, bare, comparisons: vec![] };
+    let ends = ends::find(&program)?;
+    let mut add = |name: &str| {
+        program.metadata.push(Meta { name: name.into(), bits: 1 });
+        MetaId(program.metadata.len() as u16 - 1)
+    };
+    let marks = ends.is_some().then(|| (add("x_marks"), add("x_at_end")));
+    let this = Lowering { program, bare, ends, marks, comparisons: vec![] };
     this.lower(check, harvest)
 }
 
@@ -236,19 +257,13 @@ impl Lowering {
         let [Stmt::Apply(table), Stmt::If(again, admitted, otherwise)] = &first[..] else {
             return Err(shape("statements around the first table"));
         };
-        let Expr::Binary(BinOp::Eq, reason, zero) = clear else {
-            return Err(shape("a table without a reason"));
-        };
-        let (Expr::Meta(reason), Expr::Const(0, _)) = (&**reason, &**zero) else {
-            return Err(shape("a table without a reason"));
-        };
+        let reason = tested_for_zero(clear).ok_or_else(|| shape("a table without a reason"))?;
         if again != clear || !none.is_empty() || !otherwise.is_empty() {
             return Err(shape("statements beside the admitted block"));
         }
         let mut start = PathState::new();
         start.set(*port, Expr::Intrinsic(Intrinsic::IngressPort));
         let checks = self.walk(&refs(checking), start.clone())?;
-        let reason = *reason;
         if checks.leaves().iter().any(|path| !path.touches.is_empty() || path.values.len() > 2) {
             return Err(shape("checks that do more than set a reason"));
         }
@@ -269,6 +284,7 @@ impl Lowering {
             block.splice(0..0, spared.iter().cloned());
             vec![Stmt::If(clear.clone(), block, vec![])]
         };
+        self.set_path_flags(&mut start);
         let fronts = [Stmt::If(passed.clone(), within(front), vec![])];
         let mut all = vec![Stmt::If(passed, within(behind), failed)];
         all.extend(tail.iter().cloned());
@@ -278,6 +294,8 @@ impl Lowering {
         Ok(Lowered {
             comparisons: self.comparisons,
             copies,
+            ends: self.ends,
+            marks: self.marks,
             bare: self.bare,
             check,
             harvest,
@@ -291,6 +309,17 @@ impl Lowering {
             paths,
             program: self.program,
         })
+    }
+
+    /// In a program that marks packets with a lane at an end, which variables decide: their values at the start of a path.
+    fn set_path_flags(&self, start: &mut PathState) {
+        if self.ends.is_none() {
+            return;
+        }
+        for meta in ends::path_flags(&self.program) {
+            let place = LValue::Meta(meta);
+            start.set(place, Expr::Const(0, self.bits(place)));
+        }
     }
 
     /// Declares a copy of each container that registers are chosen by and outcomes assign.
@@ -442,6 +471,7 @@ impl Lowering {
                     let value = path.now(value);
                     path.set(*place, value);
                 }
+                Stmt::If(Expr::AnyLane(_), ..) => path.marked = true,
                 Stmt::If(cond, then, otherwise) => {
                     let cond = self.without_lanes(&path.now(&self.by_differences(cond)));
                     let side = |block: &Vec<Stmt>| {
@@ -496,6 +526,17 @@ impl Lowering {
             }
             other => other.clone(),
         }
+    }
+}
+
+/// The variable that a condition compares with 0.
+fn tested_for_zero(cond: &Expr) -> Option<MetaId> {
+    match cond {
+        Expr::Binary(BinOp::Eq, value, zero) => match (&**value, &**zero) {
+            (Expr::Meta(meta), Expr::Const(0, _)) => Some(*meta),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

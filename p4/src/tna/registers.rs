@@ -1,6 +1,7 @@
 //! Registers, their actions, and the tables that select these.
 
 use super::decision::{Test, Tree};
+use super::ends;
 use super::lower::{Copied, PathState, To};
 use super::{Printer, REGISTER_ACTIONS_MAX, refusal};
 use crate::ir::*;
@@ -22,6 +23,8 @@ pub(super) enum Touch {
 enum Effect {
     Store,
     Aggregate(BinOp),
+    /// A saturating sum whose ends stay.
+    AggregateToEnds,
     Read,
     Clear,
 }
@@ -100,6 +103,7 @@ impl Printer {
     fn effects(&self, register: RegisterId) -> Result<Vec<Effect>, Refusal> {
         let register = self.p().register(register);
         let of = |action: &RegAction| match &action.updates[..] {
+            _ if ends::stays_at_ends(action) => Some(Effect::AggregateToEnds),
             [] => Some(Effect::Read),
             [(0, cases)] => match &cases[..] {
                 [Case { when: None, value: Expr::Lane }] => Some(Effect::Store),
@@ -122,8 +126,55 @@ impl Printer {
         register.actions.iter().map(|action| of(action).ok_or_else(|| unknown(action))).collect()
     }
 
+    /// Lane registers: in pairs, or of one lane each; behind what prepares their lanes.
+    pub(super) fn lanes(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<Vec<String>, Refusal> {
+        let (tree, before) = self.read_by_sum(id, tree)?;
+        let tables = match self.l.ends {
+            Some(_) => self.singles(id, &tree)?,
+            None => self.pairs(id, &tree)?,
+        };
+        Ok(before.into_iter().chain(tables).map(|table| format!("{table}.apply();")).collect())
+    }
+
+    /// If a register has one action too few: reads become sums, to which a packet that reads adds zeros. Returns the table that makes its lanes zeros.
+    fn read_by_sum(
+        &mut self,
+        id: RegisterId,
+        tree: &Tree<Touch>,
+    ) -> Result<(Tree<Touch>, Option<String>), Refusal> {
+        let effects = self.effects(id)?;
+        let mut actions: Vec<u16> = Vec::new();
+        for leaf in tree.leaves() {
+            match leaf {
+                Touch::Do(action, _) if !actions.contains(action) => actions.push(*action),
+                _ => {}
+            }
+        }
+        let effect = |action: u16| effects[usize::from(action)];
+        let read = actions.iter().copied().find(|action| effect(*action) == Effect::Read);
+        let sum = actions.iter().copied().find(|action| keeps_with_zero(effect(*action)));
+        let (Some(read), Some(sum)) = (read, sum) else { return Ok((tree.clone(), None)) };
+        if actions.len() + usize::from(!self.chip.both_halves()) <= REGISTER_ACTIONS_MAX {
+            return Ok((tree.clone(), None));
+        }
+        let reads = tree.map(&|touch| matches!(touch, Touch::Do(action, _) if *action == read), &|_, _| None);
+        self.w.line("@hidden");
+        self.w.open("action x_repeat_zeros() {");
+        for lane in 0..self.p().lane_count() {
+            let lane = self.lane(lane);
+            self.w.line(format!("{lane} = 0;"));
+        }
+        self.w.close("}");
+        self.decide("x_repeat", &reads.decision(), |reads| reads.then(|| "x_repeat_zeros".to_string()));
+        let by_sum = |touch: &Touch| match touch {
+            Touch::Do(action, output) if *action == read => Touch::Do(sum, *output),
+            other => other.clone(),
+        };
+        Ok((tree.map(&by_sum, &|_, _| None), Some("x_repeat".into())))
+    }
+
     /// Lane registers in pairs: declarations, actions and a table for each.
-    pub(super) fn pairs(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<Vec<String>, Refusal> {
+    fn pairs(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<Vec<String>, Refusal> {
         let register = self.p().register(id).clone();
         let effects = self.effects(id)?;
         let decision = tree.decision();
@@ -169,6 +220,87 @@ impl Printer {
                 format!("x_{name}")
             })
             .collect())
+    }
+
+    /// Lane registers of one lane each: declarations, actions and a table for each.
+    fn singles(&mut self, id: RegisterId, tree: &Tree<Touch>) -> Result<Vec<String>, Refusal> {
+        let register = self.p().register(id).clone();
+        let effects = self.effects(id)?;
+        let decision = tree.decision();
+        let mut used: Vec<u16> = Vec::new();
+        for leaf in tree.leaves() {
+            if let Touch::Do(action, _) = leaf
+                && !used.contains(action)
+            {
+                used.push(*action);
+            }
+        }
+        if used.len() > REGISTER_ACTIONS_MAX {
+            return Err(refusal(
+                format!("{} register actions of '{}'", used.len(), register.name),
+                format!("a register has {REGISTER_ACTIONS_MAX}; use a profile with fewer lane operations"),
+            ));
+        }
+        let index = format!("meta.{}", self.p().metadata[usize::from(self.l.index.0)].name);
+        let mut tables = Vec::new();
+        for lane in 0..self.p().lane_count() {
+            let name = format!("{}_{lane:02}", register.name);
+            let field = self.lane(lane);
+            let id = self.id("register", register.id + lane);
+            self.w.line(format!("{id} Register<int<32>, bit<16>>({}) {name};", register.size));
+            for action in &used {
+                let verb = format!("{name}_{}", register.actions[usize::from(*action)].name);
+                self.single_action(&verb, &name, effects[usize::from(*action)], &field)?;
+                self.w.line("@hidden");
+                self.w.open(format!("action {verb}_out() {{"));
+                self.w.line(format!("{field} = {verb}.execute({index});"));
+                self.w.close("}");
+            }
+            self.decide(&format!("x_{name}"), &decision, |touch| match touch {
+                Touch::Do(action, _) => {
+                    Some(format!("{name}_{}_out", register.actions[usize::from(*action)].name))
+                }
+                _ => None,
+            });
+            tables.push(format!("x_{name}"));
+        }
+        Ok(tables)
+    }
+
+    fn single_action(
+        &mut self,
+        name: &str,
+        register: &str,
+        effect: Effect,
+        lane: &str,
+    ) -> Result<(), Refusal> {
+        let lane = format!("(int<32>){lane}");
+        self.w.open(format!("RegisterAction<int<32>, bit<16>, bit<32>>({register}) {name} = {{"));
+        self.w.open("void apply(inout int<32> cell, out bit<32> word) {");
+        match effect {
+            Effect::Read => {}
+            Effect::Store => self.w.line(format!("cell = {lane};")),
+            Effect::Clear => self.w.line("cell = 0;"),
+            Effect::Aggregate(BinOp::SignedMin) => self.w.line(format!("cell = min(cell, {lane});")),
+            Effect::Aggregate(BinOp::SignedMax) => self.w.line(format!("cell = max(cell, {lane});")),
+            Effect::Aggregate(op) => {
+                return Err(refusal(format!("lanes aggregated by {}", symbol(op)), "sum, min and max"));
+            }
+            Effect::AggregateToEnds => {
+                let (greatest, least) = ("0x7fffffff", "-0x80000000");
+                self.w.open(format!("if (cell != {greatest} && cell != {least}) {{"));
+                self.w.open(format!("if ({lane} == {greatest} || {lane} == {least}) {{"));
+                self.w.line(format!("cell = {lane};"));
+                self.w.turn("} else {");
+                self.w.line(format!("cell = cell |+| {lane};"));
+                self.w.close("}");
+                self.w.close("}");
+            }
+        }
+        self.w.line("word = (bit<32>)cell;");
+        self.w.close("}");
+        self.w.close("};");
+        Ok(())
     }
 
     fn pair(
@@ -259,6 +391,7 @@ impl Printer {
                 Effect::Aggregate(op) => {
                     self.w.line(format!("{cell} = {cell} {} {lane};", symbol(op)));
                 }
+                Effect::AggregateToEnds => unreachable!("such sums have registers of one lane"),
             }
         }
         if both {
@@ -470,6 +603,12 @@ impl Printer {
 fn folds(op: BinOp) -> bool {
     use BinOp::{Add, And, Or, SaturatingAdd, SignedMax, SignedMin, Xor};
     matches!(op, Add | SaturatingAdd | SignedMin | SignedMax | And | Or | Xor)
+}
+
+/// Whether a fold with zero leaves the cell as it is.
+fn keeps_with_zero(effect: Effect) -> bool {
+    use BinOp::{Add, Or, SaturatingAdd, Xor};
+    matches!(effect, Effect::AggregateToEnds | Effect::Aggregate(Add | Or | Xor | SaturatingAdd))
 }
 
 fn action_name(name: &str, register: &Register, action: u16, output: Output) -> String {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use netfold_p4::ir::{Expr, HeaderId, LValue, Program, Stmt};
-use netfold_p4::profile::{self, Encapsulation, Profile};
+use netfold_p4::profile::{self, Encapsulation, Numerics, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, pna, swx, xdp};
@@ -259,6 +259,16 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     assert!(trims.construct.contains("trimming"), "{trims}");
     let words = refused(&Profile { ops: LaneOps::WORDS.iter().collect(), ..tofino }, Chip::Tofino1);
     assert!(words.construct.contains("register actions of 'sum'"), "{words}");
+    let saturating = |lane_words| Profile { numerics: Numerics::Saturating, lane_words, ..tofino.clone() };
+    let comparisons = refused(&saturating(32), Chip::Tofino1);
+    assert!(
+        comparisons.construct.contains("saturating") && comparisons.limit.contains("four"),
+        "{comparisons}"
+    );
+    let lanes = refused(&saturating(64), Chip::Tofino2);
+    assert!(lanes.construct.contains("64 lanes") && lanes.limit.contains("56"), "{lanes}");
+    let tree = refused(&Profile { hierarchy: true, ..saturating(56) }, Chip::Tofino2);
+    assert!(tree.limit.contains("48"), "{tree}");
     let packed = refused(&Profile { ops: vec![LaneOp::Sum, LaneOp::Sum16], ..tofino }, Chip::Tofino2);
     assert!(packed.construct.contains("sum.sum16") && packed.limit.contains("whole words"), "{packed}");
     let bits = allreduce::program(&Profile { ops: vec![LaneOp::Xor], ..tofino }).unwrap();

@@ -10,7 +10,7 @@ use netfold_p4::profile::{self, Encapsulation, Profile};
 use netfold_p4::queueing::{self, Support};
 use netfold_p4::tna::{self, Chip};
 use netfold_p4::{allreduce, p4info, pna, swx, v1model, xdp};
-use netfold_wire::{LaneOp, LaneOps};
+use netfold_wire::{LaneOp, LaneOps, Numerics};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -202,6 +202,9 @@ struct ProfileOptions {
     /// Lane operations, by code: sum, min, max, and, or, xor, sum16, min16, max16, sum8, min8, max8.
     #[arg(long, value_delimiter = ',', value_parser = lane_op)]
     ops: Option<Vec<LaneOp>>,
+    /// How lanes are summed: word, saturating, wide, half or float. [default: as in the profile]
+    #[arg(long, value_name = "NAME")]
+    numerics: Option<Numerics>,
     /// Egress queues; 1 means no priorities.
     #[arg(long)]
     priorities: Option<u32>,
@@ -243,6 +246,7 @@ impl ProfileOptions {
             *parameter = given.unwrap_or(*parameter);
         }
         profile.hierarchy = self.hierarchy.unwrap_or(profile.hierarchy);
+        profile.numerics = self.numerics.unwrap_or(profile.numerics);
         profile.ops = self.ops.clone().unwrap_or(profile.ops);
         if self.datagram {
             profile.encapsulation = Encapsulation::Datagram;

@@ -17,6 +17,12 @@ const LEVELS: &[&[(&str, Op)]] = &[
     &[("+", Op::Add), ("-", Op::Sub), ("|+|", Op::SaturatingAdd)],
 ];
 
+/// Whether a number without a width is one of the type; negative ones are as of 64 bits.
+const fn fits(value: u64, ty: Type) -> bool {
+    let most = ones(ty.bits) >> ty.signed as u32;
+    value <= most || ty.signed && value.wrapping_neg() <= most + 1
+}
+
 const BOOLEAN: Type = Type::unsigned(1);
 
 impl Reader {
@@ -42,11 +48,11 @@ impl Reader {
             _ => left.ty,
         };
         for side in [&left, &right] {
-            let fits = match side.kind {
-                Kind::Const(value) if side.ty.bits == 0 => value <= ones(ty.bits),
+            let is_of_type = match side.kind {
+                Kind::Const(value) if side.ty.bits == 0 => fits(value, ty),
                 _ => side.ty == ty,
             };
-            if !fits {
+            if !is_of_type {
                 return Err(self.error(format!("operands {:?} and {:?} of {op:?}", left.ty, right.ty)));
             }
         }
@@ -76,6 +82,10 @@ impl Reader {
             let inner = self.expression()?;
             self.expect(")")?;
             return Ok(inner);
+        }
+        if self.take("-") {
+            let value = self.number()?.wrapping_neg();
+            return Ok(Expr { ty: Type::unsigned(0), kind: Kind::Const(value) });
         }
         if let Some(Token::Number(value, bits)) = self.peek().cloned() {
             self.at += 1;

@@ -2,7 +2,7 @@
 //! `DIFF_SEQUENCES=n` changes how many are played.
 
 use netfold_p4::allreduce;
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Numerics, Profile};
 use netfold_p4::tna::{Chip, print};
 use netfold_wire::{LaneOp, Reason};
 
@@ -37,6 +37,21 @@ fn programs() -> Vec<(String, Chip, Profile)> {
         ("max", two, few(&[Max])),
         ("xor", one, few(&[Xor])),
         ("sum and max", two, few(&[Sum, Max])),
+        ("56 words, saturating", two, Profile { numerics: Numerics::Saturating, ..words(56) }),
+        ("8 words, saturating", two, Profile { numerics: Numerics::Saturating, ..few(&[Sum]) }),
+        (
+            "8 words, saturating, trees",
+            two,
+            Profile { numerics: Numerics::Saturating, hierarchy: true, ..few(&[Sum]) },
+        ),
+        ("sum, min and max", two, few(&[Sum, Min, Max])),
+        ("sum, min and max, trees", two, Profile { hierarchy: true, ..few(&[Sum, Min, Max]) }),
+        ("sum and max", one, few(&[Sum, Max])),
+        (
+            "8 words, saturating sum, min and max",
+            two,
+            Profile { numerics: Numerics::Saturating, ..few(&[Sum, Min, Max]) },
+        ),
         ("8 words, trees", two, Profile { hierarchy: true, ..few(&[Sum]) }),
     ];
     list.into_iter()

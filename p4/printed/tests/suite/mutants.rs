@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use netfold_p4::allreduce;
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Numerics, Profile};
 use netfold_p4::tna::{Chip, print};
 
 use netfold_p4_printed::Tofino;
+use netfold_wire::LaneOp;
 
 use crate::rig::Trace;
 
@@ -54,6 +55,28 @@ const EQUAL: &[(&str, &str, &str)] = &[
     ("x_version", "_peek_out(); is", "the same"),
     ("x_sum_", "is (0x0, 0x0, 0x0, _, _, 0x0, 0x0, _, _): sum", "absent lanes are zeros"),
     ("x_sum_", "is (0x0, 0x0, _, _, 0x0, _, _, _, _, 0x0): sum", "absent lanes are zeros"),
+    ("x_sum_", "is (0x0, 0x0, _, _, 0x0, 0x0, _, _): sum", "absent lanes are zeros"),
+];
+
+/// The same of programs with this name in them.
+const EQUAL_WITH: &[(&str, &str, &str, &str)] = &[
+    (
+        "x_note_end",
+        "x_outcome",
+        "0x80000000, 0x0, 0x0, _, _): x_outcome_3",
+        "absent lanes are at no end, marked or not",
+    ),
+    ("x_note_end", "x_outcome", "0x80000000, _, 0x0, _, _): x_outcome_6", "the same"),
+    (
+        "x_note_end",
+        "start",
+        "meta.x_marks = 0;",
+        "lanes that were removed are at an end in one of 2^31 cases",
+    ),
+    ("x_repeat", "x_repeat", "x_repeat_zeros(); is", "lanes of packets that are not sent, and absent lanes"),
+    ("x_repeat", "x_sum_", "is (0x0, 0x0, _, _, 0x0, 0x0, _, 0x0, _): sum", "absent lanes are zeros"),
+    ("x_repeat", "x_sum_", "0x80000000, _, _, _, 0x0): sum", "absent lanes are zeros"),
+    ("x_repeat", "x_outcome_9", "x_counts_packets", "it is the default, and every packet has an entry"),
 ];
 
 /// Metadata that is assigned before it is read, or that is not read, although the parser sets it.
@@ -78,6 +101,7 @@ const ASSIGNED: &[&str] = &[
     "x_counts_packets",
     "x_packets_index",
     "x_answers_index",
+    "emit",
 ];
 
 impl Mutant {
@@ -91,6 +115,9 @@ impl Mutant {
         ASSIGNED.iter().any(|name| declared(name))
             || chip == Chip::Tofino2 && declared("x_harvest")
             || EQUAL.iter().any(listed)
+            || EQUAL_WITH
+                .iter()
+                .any(|(name, place, change, why)| self.text.contains(name) && listed(&(place, change, why)))
     }
 
     fn is_of_table(&self) -> bool {
@@ -109,6 +136,9 @@ const OPERATORS: &[(&str, &str)] = &[
     (" = ~", " = "),
     ("& ~", "& "),
     ("max(", "min("),
+    (" != ", " == "),
+    (" && ", " || "),
+    (" || ", " && "),
     ("min(", "max("),
     ("setInvalid", "setValid"),
     ("setValid", "setInvalid"),
@@ -259,7 +289,19 @@ fn every_change_of_a_printed_program_is_noticed() {
     let few = Profile { lane_words: 8, slots: 16, jobs: 4, ..Profile::tofino() };
     let programs = [
         ("a root on Tofino 1", Chip::Tofino1, few.clone(), 12),
-        ("trees on Tofino 2", Chip::Tofino2, Profile { hierarchy: true, ..few }, 30),
+        ("trees on Tofino 2", Chip::Tofino2, Profile { hierarchy: true, ..few.clone() }, 30),
+        (
+            "saturating sums on Tofino 2",
+            Chip::Tofino2,
+            Profile { numerics: Numerics::Saturating, ..few.clone() },
+            12,
+        ),
+        (
+            "sum, min and max on Tofino 2",
+            Chip::Tofino2,
+            Profile { ops: vec![LaneOp::Sum, LaneOp::Min, LaneOp::Max], ..few },
+            12,
+        ),
     ];
     for (name, chip, profile, sequences) in programs {
         let Found { mutants, unreached, equal, survivors } = play(&profile, chip, 50_000..50_000 + sequences);
