@@ -44,7 +44,7 @@ class Options:
     confidential: Optional[str] = None
     #: Whether packets between workers and switches are authenticated (``NETFOLD_AUTHENTICATED``). Default no.
     authenticated: Optional[bool] = None
-    #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id.
+    #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id, or Slurm's job and step.
     job: Optional[str] = None
     #: Slots of the switch to request (``NETFOLD_SLOTS``).
     slots: Optional[int] = None

@@ -184,11 +184,7 @@ def _warn_unused(communicator: Optional[Communicator], rank: int, options: Optio
 
 def _first_word(options: Options, group_id: Optional[str]) -> str:
     """How the job is joined, the address, the job's name and the group's, by rank 0. The group's is empty where it is a job of its own."""
-    run = options.job
-    if run is None:
-        run = os.environ.get("TORCHELASTIC_RUN_ID", "torch")
-        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
-        run = f"{run}.{restart}" if restart else run
+    run = options.job or _launchers_name()
     # The random part distinguishes groups of one run, and restarts of it.
     group = ""
     job = default_job.name() if group_id else ""
@@ -206,6 +202,17 @@ def _first_word(options: Options, group_id: Optional[str]) -> str:
         logger.warning("netfold: no software switch in this process: %s", error)
         return f"none - {job} {group}"
     return f"switch {address} {job} {group}"
+
+
+def _launchers_name() -> str:
+    """What the launcher calls this training."""
+    run = os.environ.get("TORCHELASTIC_RUN_ID")
+    if run is None:
+        # As the NCCL plugin has it.
+        job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
+        return f"slurm-{job}.{step}" if job and step else "torch"
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    return f"{run}.{restart}" if restart else run
 
 
 def _unique(name: str) -> str:
