@@ -3,7 +3,8 @@
 //! `cargo test -p netfold-python` needs no preparation. It lays the package out from the library that cargo has just built and
 //! runs pytest over it with the interpreter in `NETFOLD_TEST_PYTHON`, or `/usr/bin/python3`, or `python3`. Debian's packages
 //! python3-numpy and python3-torch are used where they are installed. `NETFOLD_TEST_TORCH` names one more interpreter, with
-//! torch 2 (and torchft) from PyPI: FSDP2, DTensor, functional collectives and torchft are tested there.
+//! torch 2 (and torchft, jax, accelerate, deepspeed, lightning and `ray[train]`) from PyPI: FSDP2, DTensor, functional collectives, torchft and
+//! the frameworks are tested there, as far as it has them.
 //!
 //! By hand, with any interpreter: `pip install ./hostlib/python pytest && python -m pytest hostlib/python/tests`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
