@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "hands the memory of Python's tensors to the library")]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use netfold::{Call, Collective, CudaStream, CudaWork, DType, ReduceOp};
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use crate::connect::{Options, parse_tolerance};
 use crate::process::Home;
 use crate::tensor::{self, Tensor};
 use crate::work::{self, Work};
-use crate::{errors, overlap};
+use crate::{errors, overlap, reduction, xla};
 
 /// A rank's membership of a job. Any thread may use it; the order of calls must be the same on all ranks.
 #[pyclass(frozen, weakref, module = "netfold._netfold")]
@@ -20,6 +20,7 @@ pub(crate) struct Communicator {
     state: Home<Mutex<State>>,
     /// What was started and may still be under way, oldest first.
     started: Mutex<VecDeque<netfold::Work>>,
+    xla_name: OnceLock<i64>,
     rank: u16,
     world: u16,
     /// The default tolerance of sums.
@@ -92,7 +93,8 @@ impl Communicator {
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
         let state = State::Open(Arc::new(communicator));
         let state = Home::new(Mutex::new(state));
-        Ok(Self { state, started: Mutex::default(), rank, world: world_size, rescale, without_stragglers })
+        let (started, xla_name) = (Mutex::default(), OnceLock::new());
+        Ok(Self { state, started, xla_name, rank, world: world_size, rescale, without_stragglers })
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, for an
@@ -153,7 +155,8 @@ impl Communicator {
         Ok(group.map(|group| {
             let (rank, world) = (group.rank(), group.world_size());
             let state = Home::new(Mutex::new(State::Open(Arc::new(group))));
-            Self { state, started: Mutex::default(), rank, world, rescale, without_stragglers }
+            let (started, xla_name) = (Mutex::default(), OnceLock::new());
+            Self { state, started, xla_name, rank, world, rescale, without_stragglers }
         }))
     }
 
@@ -183,6 +186,12 @@ impl Communicator {
     fn failure(&self, py: Python<'_>) -> PyResult<Option<PyErr>> {
         let communicator = self.open(py)?;
         Ok(communicator.failure().map(|error| errors::from_library(py, &error)))
+    }
+
+    /// A number by which compiled programs of XLA name this communicator.
+    fn xla_name(&self, py: Python<'_>) -> PyResult<i64> {
+        let communicator = self.open(py)?;
+        Ok(*self.xla_name.get_or_init(|| xla::name(&communicator)))
     }
 
     /// Makes pending and later calls fail promptly, from any thread.
@@ -408,16 +417,7 @@ fn parse_collective(py: Python<'_>, name: &str, root: u16) -> PyResult<Collectiv
 }
 
 fn parse_op(py: Python<'_>, name: &str) -> PyResult<ReduceOp> {
-    // The names of PyTorch, where they differ.
-    let known = match name {
-        "mean" => Some(ReduceOp::Avg),
-        "prod" => Some(ReduceOp::Product),
-        "band" => Some(ReduceOp::BitAnd),
-        "bor" => Some(ReduceOp::BitOr),
-        "bxor" => Some(ReduceOp::BitXor),
-        _ => ReduceOp::from_name(name),
-    };
-    known.ok_or_else(|| {
+    reduction::named(name).ok_or_else(|| {
         let message =
             format!("there is no reduction '{name}'; choose sum, avg, product, min, max, band, bor or bxor");
         errors::new(py, "argument", &message)

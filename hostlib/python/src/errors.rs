@@ -13,6 +13,11 @@ pub(crate) fn from_library(py: Python<'_>, error: &Error) -> PyErr {
         Advice::Shrink => "shrink",
         _ => "stop",
     };
+    make(py, error.kind(), &message(error), advice, error.peer())
+}
+
+/// An error's text, with those of its causes.
+pub(crate) fn message(error: &Error) -> String {
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -22,7 +27,7 @@ pub(crate) fn from_library(py: Python<'_>, error: &Error) -> PyErr {
         }
         source = cause.source();
     }
-    make(py, error.kind(), &message, advice, error.peer())
+    message
 }
 
 /// An exception of this layer: `kind` chooses the class.

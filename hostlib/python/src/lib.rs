@@ -6,6 +6,8 @@
 //! Memory. An operation holds the objects whose memory it reads and writes until it is over (`tensor::Tensor`,
 //! `work::Work`), so a caller may drop them at once. Nothing is copied.
 //!
+//! XLA. Compiled programs of JAX call the library without Python (`xla`).
+//!
 //! Forks. The library's threads do not exist in a forked child. Every call there raises `netfold.Forked`, and objects that
 //! are collected there are leaked on purpose (`process::Home`).
 
@@ -15,9 +17,11 @@ mod connect;
 mod errors;
 mod overlap;
 mod process;
+mod reduction;
 mod switch;
 mod tensor;
 mod work;
+mod xla;
 
 use pyo3::prelude::*;
 
@@ -30,5 +34,6 @@ fn _netfold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<work::Work>()?;
     module.add_function(wrap_pyfunction!(callbacks::shut_down, module)?)?;
     module.add_function(wrap_pyfunction!(tensor::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(xla::xla_handler, module)?)?;
     Ok(())
 }
