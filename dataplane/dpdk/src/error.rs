@@ -53,7 +53,7 @@ pub enum DpdkError {
     },
     /// The process may not do what the driver needs. Run it as root, or give the program the capability.
     #[error(
-        "{device} needs the capability {capability}; run as root, or `setcap {capability}+ep` on the program"
+        "{device} needs the capability {capability}; run as root, or give it the capability by `setcap {capability}+ep` or in the launcher; net_ring, net_memif and udp take none"
     )]
     Privilege {
         /// The device.

@@ -125,7 +125,7 @@ pub(crate) fn attach(program: &sys::Program, interface: u32, hook: Hook) -> Resu
                 Some(95) => "its driver cannot run XDP programs",
                 Some(34) => "its MTU is too long for XDP: about 3500 bytes are possible",
                 Some(19) => "there is no such interface",
-                Some(1 | 13) => "it takes CAP_NET_ADMIN",
+                Some(1 | 13) => "it takes CAP_NET_ADMIN; a switch with `--io udp` takes none",
                 _ => "see the system's error",
             },
             source,

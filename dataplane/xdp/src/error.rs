@@ -14,7 +14,7 @@ pub enum XdpError {
     Print(#[from] PrintError),
     /// The kernel creates no such map. It takes CAP_BPF, and memory for all entries.
     #[error(
-        "the kernel refuses map '{name}'; run as root, or with CAP_BPF and CAP_NET_ADMIN, and with memory for all its entries"
+        "the kernel refuses map '{name}'; run as root, or with CAP_BPF and CAP_NET_ADMIN, and with memory for all its entries; a switch with `--io udp` takes none of these"
     )]
     Map {
         /// The map.

@@ -121,6 +121,7 @@ fn invalid_options_are_reported() {
 fn starts_without_privilege() {
     let error = refused("net_af_packet,iface=lo");
     assert!(matches!(error, DpdkError::Privilege { capability: "CAP_NET_RAW", .. }), "{error}");
+    assert!(error.to_string().contains("udp take none"), "{error}");
     let error = refused("net_tap,iface=nf1");
     assert!(matches!(error, DpdkError::Privilege { capability: "CAP_NET_ADMIN", .. }), "{error}");
     rings(&eal(), 63).expect("what needs no privilege works");

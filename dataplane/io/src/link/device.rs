@@ -74,7 +74,7 @@ pub(super) struct Device {
 pub(super) fn refused(link: &'static str, interface: &str, source: io::Error) -> IoError {
     let problem = match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "it takes CAP_NET_RAW (af-xdp: CAP_NET_ADMIN and CAP_BPF, too); run as root, or give the program the capability by setcap"
+            "it takes CAP_NET_RAW (af-xdp: CAP_NET_ADMIN and CAP_BPF, too); run as root, or give it the capability by setcap or in the launcher; udp takes none"
         }
         Some(libc::ENODEV | libc::ENXIO) => {
             "there is no such interface; `ip link` lists those that there are"
@@ -187,5 +187,19 @@ pub(super) fn classify(error: &io::Error) -> SocketFault {
         (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => SocketFault::Full,
         (io::ErrorKind::Interrupted, _) => SocketFault::Again,
         _ => SocketFault::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_privilege_is_named_with_what_takes_none() {
+        for code in [libc::EPERM, libc::EACCES] {
+            let error = refused("packet-ring", "eth0", io::Error::from_raw_os_error(code)).to_string();
+            let parts = ["packet-ring on eth0", "CAP_NET_RAW", "launcher", "udp takes none"];
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
     }
 }
