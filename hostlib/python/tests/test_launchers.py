@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -99,3 +102,16 @@ def test_ray_train(tmp_path):
     example = [*within, sys.executable, str(EXAMPLES / "train_ray.py")]
     output = compared(example, tmp_path / "gloo.json", {"RAY_USAGE_STATS_ENABLED": "0"})
     assert "2 workers on 2 nodes" in output and "20 x all_reduce" in output, output
+
+
+@pytest.mark.parametrize(
+    "reference, code",
+    [([2.0, 1.0], 0), ([2.0, 1.000009], 0), ([2.0, 1.00002], 1), ([float("nan"), 1.0], 1), ([2.0, float("nan")], 1), ([2.0], 2)],
+)
+def test_the_examples_compare_every_loss(tmp_path, monkeypatch, reference, code):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    training = importlib.import_module("training")
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps(reference))
+    options = argparse.Namespace(compare=kept, losses=None, backend="netfold", mode="bfp32")
+    assert training.report(options, [2.0, 1.0], "") == code
