@@ -25,6 +25,7 @@ mod path;
 mod persist;
 mod presence;
 mod rate_limiter;
+mod schedule;
 mod sharing;
 mod snapshot;
 mod stalls;
@@ -35,6 +36,7 @@ pub use crate::jobs::SessionId;
 
 use self::ended::EndedJobs;
 use self::rate_limiter::CredentialRateLimiter;
+use self::schedule::Ranked;
 use self::sharing::Reallocations;
 use crate::bands::Banding;
 use crate::executor::TenantTask;
@@ -44,6 +46,8 @@ use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePha
 use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
+use crate::schedule::Schedule;
+use crate::schedule::interleave::Interleaver;
 use crate::timers::{Timer, Timers};
 use crate::view::StallReportCounters;
 use netfold_control::{
@@ -97,6 +101,8 @@ pub struct Config {
     pub multipath: Option<Multipath>,
     /// Which classes of packets jobs have.
     pub banding: Banding,
+    /// What is done about jobs whose communication patterns are known.
+    pub schedule: Schedule,
     /// How jobs share slots when there are too few.
     pub sharing: Sharing,
     /// Minimum time between moves of a job: how long a job keeps its place before it is moved to grow, and how long a moved job of
@@ -136,6 +142,7 @@ impl Config {
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
             banding: Banding::default(),
+            schedule: Schedule::Off,
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
             tenants: false,
@@ -241,6 +248,8 @@ struct Session {
     counted: Duration,
     /// It has asked to be notified of its job's classes of packets.
     banded: bool,
+    /// It has reported a pattern of its job's iterations.
+    patterned: bool,
 }
 
 /// The job that a name refers to at the moment.
@@ -286,6 +295,10 @@ pub struct Coordinator {
     /// What is known of stalls that are over.
     flight_records: FlightRecords,
     stall_reports: StallReportCounters,
+    /// Which iterations are delayed.
+    interleaver: Interleaver<JobName>,
+    /// By what jobs are ranked, where that is measured.
+    ranked: BTreeMap<JobName, Ranked>,
     /// Stalled trees whose slots are being read.
     inspections: usize,
     shut_down: bool,
@@ -319,6 +332,8 @@ impl Coordinator {
             reallocations: Reallocations::default(),
             flight_records: FlightRecords::default(),
             stall_reports: StallReportCounters::default(),
+            interleaver: Interleaver::default(),
+            ranked: BTreeMap::new(),
             inspections: 0,
             shut_down: false,
         };
@@ -359,6 +374,7 @@ impl Coordinator {
                 requests: 0,
                 counted: now,
                 banded: false,
+                patterned: false,
             },
         );
         self.timers.arm(now + self.config.lease, Timer::Lease(id));
@@ -410,13 +426,21 @@ impl Coordinator {
                     Refused::protocol("classes of packets are told to workers of a job that runs"),
                 );
             }
-            (SessionRequest::Alive { .. } | SessionRequest::Stalled(_), Stage::Greeting) => {
+            (
+                SessionRequest::Alive { .. } | SessionRequest::Stalled(_) | SessionRequest::Pattern(_),
+                Stage::Greeting,
+            ) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
             }
             (SessionRequest::Alive { counters: Some(counters) }, Stage::Active { job, rank }) => {
                 self.note_counters(job, rank, counters);
             }
             (SessionRequest::Alive { .. }, _) => {}
+            (SessionRequest::Pattern(pattern), Stage::Active { job, rank }) => {
+                session.patterned = true;
+                self.note_pattern(job, rank, pattern);
+            }
+            (SessionRequest::Pattern(_), Stage::Forming { .. }) => {}
             (SessionRequest::Stalled(report), stage) => self.note_stall(stage, report),
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }
@@ -571,6 +595,7 @@ impl Coordinator {
             }
         }
         self.diagnose();
+        self.apply_schedule();
         self.watch_stalls();
     }
 

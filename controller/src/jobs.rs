@@ -14,8 +14,9 @@
 use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::flight_record::Stall;
 use crate::record::{JobName, JobSpec, PlaceRecord};
+use crate::schedule::interleave::Decision;
 use crate::ticket::TicketKey;
-use crate::traffic::TreeTraffic;
+use crate::traffic::{TreePatterns, TreeTraffic};
 use crate::view::Finding;
 use netfold_control::Band;
 use netfold_control::Refusal;
@@ -176,6 +177,8 @@ pub(crate) struct ActiveTree {
     pub(crate) retiring: usize,
     /// What its members report of their packets.
     pub(crate) traffic: TreeTraffic,
+    /// What they report of their iterations.
+    pub(crate) patterns: TreePatterns,
     /// Its stalls.
     pub(crate) stalls: Stalls,
 }
@@ -247,6 +250,13 @@ pub enum JobEvent {
         name: JobName,
         /// The classes.
         band: Band,
+    },
+    /// The schedule does something else about a job than before, or for another reason.
+    Scheduled {
+        /// Job name.
+        name: JobName,
+        /// What, and why.
+        decision: Decision,
     },
     /// A member has left gracefully; the job goes on.
     Left {

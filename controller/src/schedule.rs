@@ -12,9 +12,10 @@
 //! | [`levels`] | how do many priorities become few? | a cut of the graph of precedences |
 //! | [`cassini`] | by how much is each job to be shifted, and how well does a placement interleave? | circles and their overlap |
 //! | [`affinity`] | which shifts satisfy all links at once? | a walk over the graph of jobs and links |
+//! | [`interleave`] | which iterations of jobs that run are delayed? | a state machine over measured patterns |
 //!
-//! Nothing here talks to jobs. The levels of [`crux`] become classes of packets by [`crate::bands`]; its paths, and shifts in time, the
-//! control plane does not order yet.
+//! Nothing here talks to jobs. The levels of [`crux`] become classes of packets by [`crate::bands`], shifts in time become delays by [`interleave`];
+//! its paths the control plane does not order.
 //!
 //! # Sources
 //!
@@ -24,5 +25,37 @@
 pub mod affinity;
 pub mod cassini;
 pub mod crux;
+pub mod interleave;
 pub mod levels;
 pub mod link;
+
+/// What the control plane does about jobs whose communication patterns it knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Jobs have classes of packets by GPU intensity ([`crux`]), which is measured.
+    Crux,
+    /// Iterations are delayed so that jobs communicate in turns ([`interleave`]).
+    Cassini,
+}
+
+impl Schedule {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Crux, Self::Cassini];
+
+    /// The name, as on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Crux => "crux",
+            Self::Cassini => "cassini",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|schedule| schedule.name() == name)
+    }
+}

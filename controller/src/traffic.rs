@@ -4,9 +4,11 @@
 
 mod diagnosis;
 mod links;
+mod pattern;
 
 pub(crate) use diagnosis::{Change, findings_of_job};
 pub(crate) use links::{AccessLink, LinkedTree, of_links};
+pub(crate) use pattern::{TreePattern, TreePatterns};
 
 use crate::view::TrafficView;
 use diagnosis::Diagnosis;

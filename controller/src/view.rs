@@ -81,6 +81,10 @@ pub struct JobView {
     pub traffic: Option<TrafficView>,
     /// What slows it down.
     pub findings: Vec<Finding>,
+    /// Its communication pattern, as its workers measure it; once there is one. Not that of its groups.
+    pub pattern: Option<PatternView>,
+    /// What the schedule does about it, and why, in one sentence; where there is one that shifts jobs in time.
+    pub schedule: Option<String>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
     /// Its groups that form or run, by name.
@@ -115,6 +119,27 @@ pub struct TrafficView {
     pub retransmission_ratio: f64,
     /// The sums of all workers' counters since the job has its place.
     pub totals: MemberCounters,
+}
+
+/// The iterations of a job, as its workers measure them: medians.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PatternView {
+    /// Iterations that were counted.
+    pub iterations: u64,
+    /// Microseconds from the beginning of an iteration's communication to that of the next.
+    pub period_us: u64,
+    /// Microseconds of an iteration in which no operation is in progress.
+    pub compute_us: u64,
+    /// Microseconds from the beginning of an iteration's first operation to the end of its last one.
+    pub send_us: u64,
+    /// Bytes that a worker sends in an iteration, without headers of UDP and below.
+    pub bytes: u64,
+    /// How far this can be relied on, from 0 to 1.
+    pub confidence: f64,
+    /// Workers that say so.
+    pub members: u32,
+    /// Whether the job's declared iteration differs from it, and is ignored.
+    pub contradicts: bool,
 }
 
 /// Something that slows a job down, as concluded from its workers' counters.
@@ -353,7 +378,7 @@ pub struct ControllerEvent {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_scheduled`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
     /// `group_not_started`, `member_left`, `member_away`, `member_back`,
     /// `job_slowed`, `job_recovered`, `group_slowed`, `group_recovered`, `job_stalled`, `job_continued`, `group_stalled`, `group_continued`,
     /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.

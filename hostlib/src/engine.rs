@@ -1,6 +1,7 @@
 //! The engine thread: moves packets between the transport and the worker until the job is over.
 
 mod driving;
+mod iterations;
 mod segmentation;
 mod switchless;
 
@@ -30,6 +31,7 @@ use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
 pub(crate) use driving::SharedEngine;
 use driving::{Drive as _, Exit};
+use iterations::Iterations;
 use segmentation::Segmentation;
 use switchless::{Departure, IdleTimer};
 
@@ -90,6 +92,8 @@ pub(crate) struct Engine {
     unposted: bool,
     /// What happened last, for a report if the job stalls.
     flight: FlightRecorder,
+    /// When the job's iterations begin.
+    iterations: Iterations,
     /// Counters of workers whose attachments are lost.
     earlier: Stats,
     /// What a caller that turned the engine failed of.
@@ -248,6 +252,7 @@ impl Engine {
             post_at: Instant::ZERO,
             unposted: false,
             flight: FlightRecorder::new(),
+            iterations: Iterations::default(),
             earlier: Stats::default(),
             failure: None,
             busy_poll,
@@ -336,7 +341,7 @@ impl Engine {
     }
 
     fn turn(&mut self) -> Result<TurnOutcome, Error> {
-        if self.mailbox.take_notification() || self.backlog {
+        if self.mailbox.take_notification() || self.backlog || self.iterations.is_waiting() {
             self.collect()?;
         }
         let received = self.io.receive(&mut self.rx)?;
@@ -348,6 +353,9 @@ impl Engine {
         if now >= self.post_at {
             let counters = self.streams.counters();
             self.events.post_counters(counters);
+            if let Some(pattern) = self.iterations.pattern(now) {
+                self.events.post_pattern(pattern);
+            }
             if let Some(report) = self.flight.watch(now, &self.streams, &counters) {
                 self.events.post_stall(report);
             }
@@ -375,7 +383,7 @@ impl Engine {
         let sent = self.transmit(now)?;
         self.events(now)?;
         self.check_departed()?;
-        if self.stop_when_idle && self.streams.len() == 0 && !self.backlog {
+        if self.stop_when_idle && self.streams.len() == 0 && !self.backlog && !self.iterations.is_waiting() {
             return Err(Error::Closed);
         }
         Ok(if received > 0 || sent { TurnOutcome::Busy } else { TurnOutcome::Idle })
@@ -441,7 +449,16 @@ impl Engine {
 
     /// Takes operations and commands from the mailbox.
     fn collect(&mut self) -> Result<(), Error> {
-        let order = self.mailbox.collect(self.streams.capacity(), &mut self.inbox, self.events.failure());
+        let now = self.clock.now();
+        if let Some((age, hold)) = self.events.take_hold() {
+            self.iterations.set_hold(now, age, hold);
+        }
+        let pending = || !self.mailbox.is_empty();
+        let room = match self.iterations.holds(now, self.streams.len() > 0, pending) {
+            true => 0,
+            false => self.streams.capacity(),
+        };
+        let order = self.mailbox.collect(room, &mut self.inbox, self.events.failure());
         let (band, session) = self.events.take_changes();
         if let Some(band) = band {
             self.streams.set_band(band);
@@ -472,8 +489,11 @@ impl Engine {
     }
 
     fn submit(&mut self, operation: SwitchOperation) {
-        let number = self.streams.next_number();
-        self.flight.note(self.clock.now(), RankEventKind::Submitted, Some(number));
+        let (now, number) = (self.clock.now(), self.streams.next_number());
+        if self.streams.len() == 0 {
+            self.iterations.begin(now);
+        }
+        self.flight.note(now, RankEventKind::Submitted, Some(number));
         self.streams.submit(operation);
     }
 
@@ -528,6 +548,9 @@ impl Engine {
             self.flight.note(now, RankEventKind::Finished, number);
             self.unposted = true;
             self.backlog = true; // there is capacity now; one check of the mailbox for each operation
+            if self.streams.len() == 0 {
+                self.iterations.end(now, self.streams.counters().bytes_sent);
+            }
         }
         Ok(())
     }
@@ -551,6 +574,8 @@ impl Engine {
         } else {
             IDLE_WAIT
         };
+        let held = self.iterations.wait_left(now);
+        let timeout = held.map_or(timeout, |left| timeout.min(left));
         let idle = self.idle.filter(|_| self.streams.len() == 0).map(|timer| timer.left(now));
         let timeout = idle.map_or(timeout, |left| timeout.min(left));
         if !timeout.is_zero() && !self.polls_on(now) {

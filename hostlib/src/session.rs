@@ -288,6 +288,11 @@ impl Runner<'_> {
                 if let Some((age, report)) = self.events.take_stall() {
                     self.send(&SessionRequest::Stalled(report.delayed(millis(age))));
                 }
+                if self.machine.reports_patterns()
+                    && let Some(pattern) = self.events.take_pattern()
+                {
+                    self.send(&SessionRequest::Pattern(pattern));
+                }
             }
             SessionAction::Send(request) => self.send(&request),
             SessionAction::Connect { timeout } => self.connect(timeout),
@@ -316,6 +321,7 @@ impl Runner<'_> {
             }
             SessionAction::PeerLeft { rank } => self.events.note_leave(rank),
             SessionAction::Band(band) => self.events.note_band(band),
+            SessionAction::Hold(hold) => self.events.note_hold(hold),
         }
     }
 

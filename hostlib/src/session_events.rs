@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netfold_control::{Band, MemberCounters, RankEventKind, StallReport};
+use netfold_control::{Band, CommunicationPattern, Hold, MemberCounters, RankEventKind, StallReport};
 
 use crate::error::Error;
 use crate::lower::SwitchOperation;
@@ -21,6 +21,8 @@ struct Shared {
     counters: Mutex<MemberCounters>,
     /// The engine's report of a stall that the session's thread has not sent, and when it was made.
     stall: Mutex<Option<(Instant, StallReport)>>,
+    /// The engine's newest pattern that the session's thread has not sent, and when it was made.
+    pattern: Mutex<Option<(Instant, CommunicationPattern)>>,
     /// Notified of every event.
     engine: Arc<Mailbox<SwitchOperation>>,
 }
@@ -33,6 +35,8 @@ struct PendingEvents {
     band: Option<Band>,
     /// That the session broke or was resumed, the last change.
     session: Option<RankEventKind>,
+    /// When the next iteration is to begin, and when that was received.
+    hold: Option<(Instant, Hold)>,
 }
 
 impl SessionEvents {
@@ -41,6 +45,7 @@ impl SessionEvents {
             pending: Mutex::default(),
             counters: Mutex::default(),
             stall: Mutex::default(),
+            pattern: Mutex::default(),
             engine,
         }))
     }
@@ -67,6 +72,18 @@ impl SessionEvents {
         self.0.engine.notify();
     }
 
+    /// Records that the job's next iteration is to begin later.
+    pub(crate) fn note_hold(&self, hold: Hold) {
+        self.lock().hold = Some((Instant::now(), hold));
+        self.0.engine.notify();
+    }
+
+    /// Takes the last order to begin an iteration later, and how long ago it was received.
+    pub(crate) fn take_hold(&self) -> Option<(Duration, Hold)> {
+        let (at, hold) = self.lock().hold.take()?;
+        Some((at.elapsed(), hold))
+    }
+
     /// Records that the session broke, or was resumed.
     pub(crate) fn note_session(&self, change: RankEventKind) {
         self.lock().session = Some(change);
@@ -88,6 +105,17 @@ impl SessionEvents {
     pub(crate) fn take_stall(&self) -> Option<(Duration, StallReport)> {
         let (at, report) = self.0.stall.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some((at.elapsed(), report))
+    }
+
+    /// Engine: has the session's thread send a pattern of the job's iterations.
+    pub(crate) fn post_pattern(&self, pattern: CommunicationPattern) {
+        *self.0.pattern.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), pattern));
+    }
+
+    /// The pattern that is to be sent now, if there is one, as of now.
+    pub(crate) fn take_pattern(&self) -> Option<CommunicationPattern> {
+        let (at, pattern) = self.0.pattern.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(pattern.delayed(crate::report::micros(at.elapsed())))
     }
 
     /// Engine: publishes its counters at this attachment.

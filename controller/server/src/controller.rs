@@ -10,6 +10,7 @@ use netfold_controller::bands::Banding;
 use netfold_controller::plane::Plane;
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::Store;
+use netfold_controller::schedule::Schedule;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::{Server, ServerError, ServerHandle};
@@ -55,6 +56,8 @@ pub struct JobConfig {
     pub multipath: Option<Multipath>,
     /// How classes of packets are assigned to jobs.
     pub banding: Banding,
+    /// What is done about jobs whose communication patterns are known.
+    pub schedule: Schedule,
     /// How jobs share slots when there are not enough for all.
     pub sharing: Sharing,
     /// Minimum time between two reallocations of a job's slots.
@@ -69,6 +72,7 @@ impl Default for JobConfig {
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
             banding: Banding::default(),
+            schedule: Schedule::Off,
             sharing: Sharing::Elastic,
             settle: Duration::from_secs(10),
         }
@@ -138,6 +142,7 @@ impl Controller {
             congestion: config.jobs.congestion,
             multipath: config.jobs.multipath,
             banding: config.jobs.banding,
+            schedule: config.jobs.schedule,
             sharing: config.jobs.sharing,
             settle: config.jobs.settle,
             // The database has the next epoch; the floor is where a new database begins.

@@ -4,6 +4,7 @@ use super::{Coordinator, SessionId};
 use crate::bands::{Contender, Ranking};
 use crate::jobs::{JobEvent, TreePhase};
 use crate::record::JobName;
+use crate::schedule::Schedule;
 use netfold_control::Band;
 use netfold_control::SessionEvent;
 use std::collections::BTreeMap;
@@ -66,18 +67,19 @@ impl Coordinator {
     }
 
     /// All jobs that run, and the rates of the links that they use.
-    fn contenders(&self) -> (BTreeMap<JobName, Contender>, Vec<u64>) {
+    pub(super) fn contenders(&self) -> (BTreeMap<JobName, Contender>, Vec<u64>) {
         let mut wires = Wires::default();
         let mut jobs: BTreeMap<JobName, Contender> = BTreeMap::new();
         for active in self.active.values().filter(|active| active.phase == TreePhase::Running) {
             let name = &active.name.name;
             let job = jobs.entry(name.clone()).or_insert_with(|| Contender {
                 priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
-                iteration: active.spec.iteration,
+                iteration: self.ranked_iteration(active),
                 trees: Vec::new(),
             });
-            // Only this ranking needs the links.
-            if self.config.banding.ranking == Ranking::Crux && job.iteration.is_some() {
+            let ranked = self.config.banding.ranking == Ranking::Crux && job.iteration.is_some();
+            // Nothing else needs the links.
+            if ranked || self.config.schedule == Schedule::Cassini {
                 job.trees.push(self.wires_of(active, &mut wires));
             }
         }

@@ -141,6 +141,7 @@ impl Coordinator {
             released: BTreeSet::new(),
             retiring: 0,
             traffic: crate::traffic::TreeTraffic::default(),
+            patterns: crate::traffic::TreePatterns::default(),
             stalls: crate::jobs::Stalls::default(),
         };
         self.active.insert(job, active);
@@ -239,6 +240,7 @@ impl Coordinator {
                 Multipath { udp_ports: spec.udp_ports, policy }
             });
             admission.band = band;
+            admission.patterns = true;
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
             admission.ticket = (admission.grace_ms > 0).then(|| ticket_key.ticket(rank));
             self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });

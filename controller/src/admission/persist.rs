@@ -88,6 +88,7 @@ impl Coordinator {
             left,
             retiring: 0,
             traffic: crate::traffic::TreeTraffic::default(),
+            patterns: crate::traffic::TreePatterns::default(),
             stalls: crate::jobs::Stalls::default(),
         };
         self.names.insert(active.name.clone(), Named::Active(number));

@@ -78,6 +78,8 @@ impl Coordinator {
             band,
             traffic,
             findings,
+            pattern: self.pattern_view(name),
+            schedule: self.schedule_of(name),
             trees,
             groups,
         })

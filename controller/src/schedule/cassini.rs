@@ -92,6 +92,24 @@ pub struct Turned {
 }
 
 impl Link {
+    /// How well the jobs interleave when each is later by its shift, in microseconds, in the order of [`Self::jobs`]: as [`Turned::score`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::best`].
+    pub fn score(&self, jobs: &[Circle], shifts_us: &[u64], angles: usize) -> Result<f64, CircleError> {
+        let perimeter_us = self.perimeter_us(jobs)?;
+        if angles == 0 {
+            return Err(CircleError::Angles);
+        }
+        let demands = self.jobs.iter().map(|job| demand(&jobs[*job], perimeter_us, angles)).collect();
+        let step = perimeter_us as f64 / angles as f64;
+        let turned: Vec<usize> =
+            shifts_us.iter().map(|shift_us| (*shift_us as f64 / step).round() as usize % angles).collect();
+        let search = Search { capacity: self.capacity, demands, turns: Vec::new() };
+        Ok(1.0 - search.excess(&turned) / (angles as f64 * self.capacity))
+    }
+
     /// Turns the circles of its jobs, the first of which stays where it is, by whole steps of `angles` to a circle.
     ///
     /// What a job sends within a step counts with its mean. A step should be much shorter than any period.

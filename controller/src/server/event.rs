@@ -36,6 +36,10 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("job_banded", "job_banded"), name, "");
             seen.message = format!("job '{name}' has classes {band} of packets");
         }
+        JobEvent::Scheduled { name, decision } => {
+            seen.concern(("job_scheduled", "job_scheduled"), name, "");
+            seen.message = format!("{}: {decision}", subject(name, ""));
+        }
         JobEvent::Left { name, group, rank } => {
             seen.concern(("member_left", "member_left"), name, group);
             seen.message = format!("rank {rank} of {} has left gracefully", subject(name, group));

@@ -37,7 +37,7 @@ fn iteration(work: u64) -> Iteration {
     Iteration { work, compute_us: COMPUTE_US, send_after_us: COMPUTE_US, bytes: BYTES }
 }
 
-fn declare(bench: &mut Bench, name: &str, iteration: Iteration) -> Result<(), CommandError> {
+pub(crate) fn declare(bench: &mut Bench, name: &str, iteration: Iteration) -> Result<(), CommandError> {
     let spec = JobSpec {
         world: 2,
         mode: Mode::Bfp16,

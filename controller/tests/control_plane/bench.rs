@@ -341,7 +341,9 @@ impl Bench {
             }
             SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
             SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
-            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) => assert!(received.takes_part()),
+            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) | SessionEvent::Hold(_) => {
+                assert!(received.takes_part());
+            }
             SessionEvent::Path(_) | SessionEvent::Paths { .. } => {
                 assert!(received.is_untouched(), "challenged after the answer");
             }

@@ -11,6 +11,7 @@ mod groups;
 mod multipath;
 mod path;
 mod random;
+mod schedule;
 mod server;
 mod sharing;
 mod stalls;

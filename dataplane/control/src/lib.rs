@@ -11,6 +11,7 @@ mod band;
 mod counters;
 mod path;
 mod paths;
+mod pattern;
 mod port_protocol;
 mod stall;
 mod ticket;
@@ -24,6 +25,7 @@ pub use crate::band::{Band, BandError};
 pub use crate::counters::MemberCounters;
 pub use crate::path::{PathChallenge, PathToken};
 pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy};
+pub use crate::pattern::{CommunicationPattern, Hold};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::stall::{RANK_EVENTS_MAX, RankEvent, RankEventKind, StallReport};
 pub use crate::ticket::ResumeTicket;
@@ -171,6 +173,9 @@ pub enum SessionRequest {
     /// The worker has received no result for a while although packets are outstanding. Sent once for each stall, by members of jobs that run. For
     /// those who look for the cause: a server ignores a report that is impossible, and the session goes on.
     Stalled(StallReport),
+    /// What the member has measured of the job's iterations. Sent with heartbeats, by members of jobs that run, where the admission asks for
+    /// [patterns](Admission::patterns): a server ignores one that is impossible, and the session goes on.
+    Pattern(CommunicationPattern),
     /// The path token that the worker has received from its switch: the proof that it receives packets at its address. The reply to
     /// [`SessionEvent::Path`].
     Path {
@@ -382,6 +387,8 @@ pub enum SessionEvent {
     Resumed {},
     /// The job has these classes of packets from now on, for operations that it starts. Sent only to members that requested it.
     Band(Band),
+    /// The job's next iteration is to begin later. Sent only to members that have sent a [pattern](SessionRequest::Pattern).
+    Hold(Hold),
     /// The job has lost its switch, or its slots there. Operations in progress can be completed without it; all ranks join again for
     /// other slots, in another epoch.
     SwitchLost {
@@ -440,6 +447,9 @@ pub struct Admission {
     /// sends no changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub band: Option<Band>,
+    /// Whether the server takes [patterns](SessionRequest::Pattern) of the job's iterations.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub patterns: bool,
 }
 
 impl Admission {
@@ -465,6 +475,7 @@ impl Admission {
             congestion: CongestionAlgorithm::Fixed,
             multipath: None,
             band: None,
+            patterns: false,
         }
     }
 }

@@ -15,7 +15,7 @@ mod joining;
 
 use core::time::Duration;
 
-use netfold_control::{Band, HEARTBEAT_MS, LEASE_MS, Refusal, Resume, SessionEvent, SessionRequest};
+use netfold_control::{Band, HEARTBEAT_MS, Hold, LEASE_MS, Refusal, Resume, SessionEvent, SessionRequest};
 use std::collections::VecDeque;
 
 use crate::Instant;
@@ -43,6 +43,8 @@ pub struct Membership {
     pub grace: Duration,
     /// Whether the control port may change the job's classes of packets.
     pub banded: bool,
+    /// Whether the control port takes patterns of the job's iterations.
+    pub patterns: bool,
 }
 
 /// Why a session ended the attachment to the switch.
@@ -96,7 +98,8 @@ impl SessionFailure {
             | SessionEvent::Quota {}
             | SessionEvent::Resumed {}
             | SessionEvent::PeerLeft { .. }
-            | SessionEvent::Band(_) => None,
+            | SessionEvent::Band(_)
+            | SessionEvent::Hold(_) => None,
             SessionEvent::PeerLost { rank, message } => Some(Self::PeerLost { rank, message }),
             SessionEvent::Refused { reason, message } => Some(Self::Refused { reason, message }),
             SessionEvent::SwitchLost { message } => Some(Self::SwitchLost { message }),
@@ -135,6 +138,8 @@ pub enum SessionAction {
     },
     /// The job has these classes of packets from now on.
     Band(Band),
+    /// The job's next iteration begins later.
+    Hold(Hold),
 }
 
 /// How a session ended.
@@ -207,6 +212,11 @@ impl MemberSession {
         self.end.as_ref()
     }
 
+    /// Whether the control port takes patterns of the job's iterations.
+    pub fn reports_patterns(&self) -> bool {
+        self.membership.patterns
+    }
+
     /// Whether a connection is open, from which events are to be read.
     pub fn is_connected(&self) -> bool {
         self.end.is_none()
@@ -237,6 +247,7 @@ impl MemberSession {
                 match event {
                     SessionEvent::PeerLeft { rank } => self.act(SessionAction::PeerLeft { rank }),
                     SessionEvent::Band(band) => self.act(SessionAction::Band(band)),
+                    SessionEvent::Hold(hold) if hold.is_valid() => self.act(SessionAction::Hold(hold)),
                     event => self.fail_by(event),
                 }
                 self.beat();

@@ -176,7 +176,8 @@ impl Drive for Engine {
     }
 
     fn is_idle(&self) -> bool {
-        let pending = self.streams.len() > 0 || self.backlog || self.begins_idle;
+        let pending =
+            self.streams.len() > 0 || self.backlog || self.begins_idle || self.iterations.is_waiting();
         !pending && !self.stop_when_idle && self.failure.is_none()
     }
 
@@ -190,7 +191,9 @@ impl Drive for Engine {
         let takes = self.failure.is_none() && !self.begins_idle;
         let collected = if takes { self.collect() } else { Ok(()) };
         self.failure = self.failure.take().or(collected.err());
-        let unable = self.failure.is_some() || self.begins_idle;
+        let busy = self.streams.len() > 0;
+        let held = self.iterations.holds(self.clock.now(), busy, || !self.mailbox.is_empty());
+        let unable = self.failure.is_some() || self.begins_idle || held;
         if unable || self.streams.capacity() == 0 || !self.mailbox.is_empty() {
             return Some(operation);
         }

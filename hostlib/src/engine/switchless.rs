@@ -120,7 +120,8 @@ impl Engine {
                 return Some(Departure::Called);
             }
         }
-        let busy = self.streams.len() > 0 || self.backlog || self.stop_when_idle;
+        let busy =
+            self.streams.len() > 0 || self.backlog || self.stop_when_idle || self.iterations.is_waiting();
         self.idle.as_mut()?.is_over(now, busy).then_some(Departure::Idle)
     }
 
@@ -341,6 +342,7 @@ impl Engine {
         }
         let now = self.clock.now();
         self.flight.reattached(now);
+        self.iterations.interrupt();
         if let Some(timer) = &mut self.idle {
             *timer = IdleTimer::new(timer.timeout, now);
         }

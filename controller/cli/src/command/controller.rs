@@ -14,6 +14,7 @@ use netfold_controller::ServerError;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
+use netfold_controller::schedule::Schedule;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::ControllerEvent;
 use netfold_listener::{ListenerCounters, policy};
@@ -118,6 +119,10 @@ pub(crate) struct ControllerCommand {
     /// intensity, of jobs declared with an iteration: `netfold job declare --work`).
     #[arg(long, value_name = "HOW", default_value = "alike", value_parser = ranking)]
     ranking: Ranking,
+    /// What to do about jobs that share links, by their measured iterations: off, cassini (delay iterations so that jobs communicate in turns) or
+    /// crux (`--ranking crux` by what is measured, not declared).
+    #[arg(long, value_name = "HOW", default_value = "off", value_parser = schedule)]
+    schedule: Schedule,
     /// The bands of classes that jobs get by their ranking: a number of equal bands, or the classes of each, the most important first,
     /// as in 12-15,4-11,0-3.
     #[arg(long, value_name = "BANDS", default_value = "4")]
@@ -126,7 +131,7 @@ pub(crate) struct ControllerCommand {
     /// 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
     dscp: Dscp,
-    /// Rate of hosts' links, which a topology does not specify, for `--ranking crux`.
+    /// Rate of hosts' links, which a topology does not specify, for `--ranking crux` and `--schedule`.
     #[arg(long, value_name = "RATE", default_value = "100G")]
     link_rate: Bits,
     /// How jobs share slots: elastic (later jobs find some: a job that cannot give slots up gets an eighth of the free ones at most, others give some
@@ -299,11 +304,15 @@ impl ControllerCommand {
             congestion: self.congestion,
             multipath: self.multipath.multipath(if has_ecmp { UDP_PORTS_WITH_ECMP } else { 1 }),
             banding: Banding {
-                ranking: self.ranking,
+                ranking: match self.schedule {
+                    Schedule::Crux => Ranking::Crux,
+                    Schedule::Off | Schedule::Cassini => self.ranking,
+                },
                 bands: self.bands.clone(),
                 dscp: self.dscp,
                 link_bps: self.link_rate.0,
             },
+            schedule: self.schedule,
             sharing: self.sharing,
             settle: Duration::from_secs(self.settle),
         };
@@ -449,6 +458,11 @@ fn sharing(name: &str) -> Result<Sharing, String> {
 fn ranking(name: &str) -> Result<Ranking, String> {
     let names = Ranking::ALL.map(Ranking::name).join(", ");
     Ranking::from_name(name).ok_or_else(|| format!("give one of {names}"))
+}
+
+fn schedule(name: &str) -> Result<Schedule, String> {
+    let names = Schedule::ALL.map(Schedule::name).join(", ");
+    Schedule::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 fn topology_in(path: &Path) -> Result<Topology, CliError> {

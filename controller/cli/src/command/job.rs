@@ -316,6 +316,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     output.line(format_args!("  epoch     {}", job.epoch))?;
     rank_among_jobs(output, job)?;
     traffic(output, job)?;
+    pattern(output, job)?;
     findings(output, &job.findings)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
@@ -356,6 +357,31 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         members.print(output, "  no workers yet")?;
     }
     groups(output, job)
+}
+
+/// Prints its iterations as measured, and what the schedule does about it.
+fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    if let Some(pattern) = &job.pattern {
+        let ms = |micros: u64| micros as f64 / 1e3;
+        output.line(format_args!(
+            "  pattern   every {:.1} ms: computes {:.1} ms, communicates {:.1} ms, each worker sends {} (confidence {:.0} %, {} measured by {})",
+            ms(pattern.period_us),
+            ms(pattern.compute_us),
+            ms(pattern.send_us),
+            human(pattern.bytes),
+            100.0 * pattern.confidence,
+            counted(u32::try_from(pattern.iterations).unwrap_or(u32::MAX), "iteration", "iterations"),
+            counted(pattern.members, "worker", "workers"),
+        ))?;
+        if pattern.contradicts {
+            let text = "its declared iteration differs from this and is ignored: declare it again";
+            output.line(format_args!("            {}", output.paint(Tone::Bad, text)))?;
+        }
+    }
+    if !job.schedule.is_empty() {
+        output.line(format_args!("  schedule  {}", job.schedule))?;
+    }
+    Ok(())
 }
 
 /// Prints what slows a job or a group down.

@@ -104,6 +104,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
             "first": band.first, "classes": band.classes, "dscp": band.dscp,
         })),
         "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
+        "pattern": job.pattern.map(pattern_value), "schedule": Some(&job.schedule).filter(|text| !text.is_empty()),
         "trees": trees, "groups": groups,
     })
 }
@@ -123,6 +124,14 @@ fn traffic_value(traffic: v1::Traffic) -> Value {
     json!({
         "goodput": traffic.goodput, "retransmission_ratio": traffic.retransmission_ratio,
         "totals": counters_value(traffic.totals.unwrap_or_default()),
+    })
+}
+
+fn pattern_value(pattern: v1::Pattern) -> Value {
+    json!({
+        "iterations": pattern.iterations, "period_us": pattern.period_us, "compute_us": pattern.compute_us,
+        "send_us": pattern.send_us, "bytes": pattern.bytes, "confidence": pattern.confidence, "members": pattern.members,
+        "contradicts_declared": pattern.contradicts,
     })
 }
 

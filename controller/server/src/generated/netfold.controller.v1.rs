@@ -105,6 +105,40 @@ pub struct Job {
     /// What slows it down, beside its groups.
     #[prost(message, repeated, tag = "13")]
     pub findings: ::prost::alloc::vec::Vec<Finding>,
+    /// Its communication pattern, as its workers measure it; not set before there is one.
+    #[prost(message, optional, tag = "14")]
+    pub pattern: ::core::option::Option<Pattern>,
+    /// What the schedule does about it, and why; empty without a schedule that shifts jobs in time.
+    #[prost(string, tag = "15")]
+    pub schedule: ::prost::alloc::string::String,
+}
+/// The iterations of a job, as its workers measure them: medians.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Pattern {
+    /// Iterations that were counted.
+    #[prost(uint64, tag = "1")]
+    pub iterations: u64,
+    /// Microseconds from the beginning of an iteration's communication to that of the next.
+    #[prost(uint64, tag = "2")]
+    pub period_us: u64,
+    /// Microseconds of an iteration in which no operation is in progress.
+    #[prost(uint64, tag = "3")]
+    pub compute_us: u64,
+    /// Microseconds from the beginning of an iteration's first operation to the end of its last one.
+    #[prost(uint64, tag = "4")]
+    pub send_us: u64,
+    /// Bytes that a worker sends in an iteration, without headers of UDP and below.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    /// How far this can be relied on, from 0 to 1.
+    #[prost(double, tag = "6")]
+    pub confidence: f64,
+    /// Workers that say so.
+    #[prost(uint32, tag = "7")]
+    pub members: u32,
+    /// Whether the job's declared iteration differs from it, and is ignored.
+    #[prost(bool, tag = "8")]
+    pub contradicts: bool,
 }
 /// A group of a job: some of its workers, with trees and slots of their own.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -4,8 +4,8 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView,
-    RangeView, SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PatternView,
+    PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -129,8 +129,16 @@ pub(super) fn job(job: JobView) -> v1::Job {
         band: job.band.map(band),
         traffic: job.traffic.map(traffic),
         findings: job.findings.into_iter().map(finding).collect(),
+        pattern: job.pattern.map(pattern),
+        schedule: job.schedule.unwrap_or_default(),
         groups: job.groups.into_iter().map(group).collect(),
     }
+}
+
+fn pattern(pattern: PatternView) -> v1::Pattern {
+    let PatternView { iterations, period_us, compute_us, send_us, bytes, confidence, members, contradicts } =
+        pattern;
+    v1::Pattern { iterations, period_us, compute_us, send_us, bytes, confidence, members, contradicts }
 }
 
 fn group(group: GroupView) -> v1::Group {

@@ -321,8 +321,18 @@ function drawJob(snapshot) {
   const groups = job.groups.flatMap((group) => group.findings.map((finding) => `group ${group.group}: ${finding.text}`));
   const texts = [...job.findings.map((finding) => finding.text), ...groups];
   at("findings").replaceChildren(...texts.map((text) => element("li", "", text)));
+  at("pattern").textContent = patternText(job);
   drawGoodput(job);
   drawTrees(job);
+}
+
+function patternText(job) {
+  const ms = (micros) => `${(micros / 1000).toFixed(1)} ms`;
+  const pattern = job.pattern;
+  const measured = pattern
+    ? `An iteration every ${ms(pattern.period_us)}: computes ${ms(pattern.compute_us)}, communicates ${ms(pattern.send_us)} (confidence ${Math.round(100 * pattern.confidence)} %).`
+    : "";
+  return [measured, job.schedule ? `Schedule: ${job.schedule}.` : ""].filter(Boolean).join(" ");
 }
 
 function drawGoodput(job) {

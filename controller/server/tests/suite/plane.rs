@@ -119,6 +119,8 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             members: vec![member(0, "leaf1"), member(1, "leaf1"), member(2, "leaf2"), member(3, "leaf2")],
         }],
         findings: vec![LATE],
+        pattern: None,
+        schedule: None,
         groups: Vec::new(),
     }
 }

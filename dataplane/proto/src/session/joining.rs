@@ -99,6 +99,7 @@ impl Joining {
                     resume: ticket.map(|ticket| Resume { version, job, epoch, rank, ticket }),
                     grace: Duration::from_millis(admission.grace_ms.into()),
                     banded: admission.band.is_some(),
+                    patterns: admission.patterns,
                 };
                 Ok(JoinStep::Admitted(Box::new((admission, membership))))
             }

@@ -434,6 +434,8 @@ impl World {
                 member.events.note_band(band);
                 true
             }
+            // No schedule delays jobs in the simulation.
+            SessionAction::Hold(_) => true,
         };
         if !sent {
             self.ranks[index].members[at].session.handle_send_failure();

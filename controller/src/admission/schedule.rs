@@ -1,0 +1,217 @@
+//! Schedules over jobs that run, by their measured communication patterns: delays of iterations, and the profiles by which jobs are ranked.
+
+use super::{Coordinator, Named};
+use crate::jobs::{ActiveTree, JobEvent, TreePhase};
+use crate::record::JobName;
+use crate::schedule::Schedule;
+use crate::schedule::interleave::{CONFIDENCE_MIN, Decision, Observed};
+use crate::traffic::TreePattern;
+use crate::view::PatternView;
+use netfold_control::{CommunicationPattern, Hold, Iteration, SessionEvent};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// By what factor a declared iteration may differ from the measured one.
+const CONTRADICTION: f64 = 1.25;
+
+/// Confidence in a pattern that contradicts a declaration.
+const CONTRADICTING_CONFIDENCE: f64 = 0.75;
+
+/// Shortest time between two changes of the profile by which a job is ranked.
+const RANKING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The profile by which a job is ranked, as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ranked {
+    pub(super) iteration: Iteration,
+    since: Duration,
+}
+
+impl Coordinator {
+    /// A member reports what it has measured of the job's iterations.
+    pub(super) fn note_pattern(&mut self, job: u16, rank: u16, pattern: CommunicationPattern) {
+        let now = self.now;
+        if let Some(active) = self.active.get_mut(&job)
+            && active.members.contains_key(&rank)
+        {
+            active.patterns.report(now, rank, pattern);
+        }
+    }
+
+    /// The trees of a job, not of its groups, that run.
+    fn running_trees(&self, name: &JobName) -> impl Iterator<Item = &ActiveTree> {
+        self.trees_of(name, "").filter_map(|(_, named)| match named {
+            Named::Active(job) => self.active.get(&job).filter(|active| active.phase == TreePhase::Running),
+            Named::Forming(_) => None,
+        })
+    }
+
+    /// The pattern of a job: that of its first tree, with the bytes of all.
+    fn pattern_of<'a>(&self, trees: impl Iterator<Item = &'a ActiveTree>) -> Option<TreePattern> {
+        let mut all = trees.filter_map(|tree| tree.patterns.combined(self.now));
+        let mut first = all.next()?;
+        for other in all {
+            first.pattern.bytes = first.pattern.bytes.saturating_add(other.pattern.bytes);
+        }
+        Some(first)
+    }
+
+    /// The same, for people.
+    pub(super) fn pattern_view(&self, name: &JobName) -> Option<PatternView> {
+        let TreePattern { pattern, members, .. } = self.pattern_of(self.running_trees(name))?;
+        let declared = self.running_trees(name).find_map(|tree| tree.spec.iteration);
+        Some(PatternView {
+            iterations: pattern.iterations,
+            period_us: pattern.period_us,
+            compute_us: pattern.compute_us,
+            send_us: pattern.span_us,
+            bytes: pattern.bytes,
+            confidence: pattern.confidence(),
+            members: u32::try_from(members).unwrap_or(u32::MAX),
+            contradicts: declared.is_some_and(|declared| contradicts(&pattern, &declared)),
+        })
+    }
+
+    /// What the schedule does about a job, and why.
+    pub(super) fn schedule_of(&self, name: &JobName) -> Option<String> {
+        let decision = self.interleaver.decision(name)?;
+        (self.config.schedule == Schedule::Cassini).then(|| decision.to_string())
+    }
+
+    /// What the job is ranked by: what is measured, or what is declared and not contradicted by that.
+    pub(super) fn ranked_iteration(&self, active: &ActiveTree) -> Option<Iteration> {
+        let declared = active.spec.iteration;
+        if self.config.schedule == Schedule::Crux {
+            return self.ranked.get(&active.name.name).map(|ranked| ranked.iteration).or(declared);
+        }
+        let declared = declared?;
+        let pattern = active.patterns.combined(self.now).map(|combined| combined.pattern);
+        pattern.is_none_or(|pattern| !contradicts(&pattern, &declared)).then_some(declared)
+    }
+
+    /// Applies the schedule to the newest patterns.
+    pub(super) fn apply_schedule(&mut self) {
+        match self.config.schedule {
+            Schedule::Off => {}
+            Schedule::Crux => self.rank_by_patterns(),
+            Schedule::Cassini => self.interleave(),
+        }
+    }
+
+    /// Ranks jobs again where their patterns have changed.
+    fn rank_by_patterns(&mut self) {
+        let mut trees: BTreeMap<&JobName, Vec<&ActiveTree>> = BTreeMap::new();
+        for active in self.active.values().filter(|active| active.phase == TreePhase::Running) {
+            if active.name.group.is_empty() {
+                trees.entry(&active.name.name).or_default().push(active);
+            }
+        }
+        let mut ranked = BTreeMap::new();
+        let mut changed = false;
+        for (name, trees) in trees {
+            let world = trees.first().map_or(1, |tree| tree.spec.world);
+            let pattern = self.pattern_of(trees.into_iter()).map(|combined| combined.pattern);
+            let before = self.ranked.get(name).copied();
+            let measured = pattern
+                .filter(|pattern| pattern.confidence() >= CONFIDENCE_MIN)
+                .map(|pattern| measured_iteration(&pattern, world));
+            let is_new = |iteration: &Iteration| match before {
+                None => true,
+                Some(before) => {
+                    self.now.saturating_sub(before.since) >= RANKING_INTERVAL
+                        && differs(&before.iteration, iteration)
+                }
+            };
+            let new = measured.filter(is_new).map(|iteration| Ranked { iteration, since: self.now });
+            changed |= new.is_some();
+            if let Some(kept) = new.or(before) {
+                ranked.insert(name.clone(), kept);
+            }
+        }
+        self.ranked = ranked;
+        if changed {
+            self.reband();
+        }
+    }
+
+    /// Delays iterations so that jobs communicate in turns.
+    fn interleave(&mut self) {
+        let (jobs, rates_bps) = self.contenders();
+        let mut observed = BTreeMap::new();
+        for (name, contender) in jobs {
+            let Some(TreePattern { pattern, begun, .. }) = self.pattern_of(self.running_trees(&name)) else {
+                continue;
+            };
+            let mut links: Vec<usize> = contender.trees.iter().flatten().copied().collect();
+            links.sort_unstable();
+            links.dedup();
+            // Each tree carries a part.
+            let trees = contender.trees.len().max(1) as f64;
+            let seen = Observed {
+                period: Duration::from_micros(pattern.period_us),
+                span: Duration::from_micros(pattern.span_us),
+                busy: Duration::from_micros(pattern.busy_us),
+                compute: Duration::from_micros(pattern.compute_us),
+                bytes: pattern.bytes as f64 / trees,
+                confidence: pattern.confidence(),
+                begun,
+                links,
+            };
+            observed.insert(name, seen);
+        }
+        let rates: Vec<f64> = rates_bps.iter().map(|rate| (*rate).max(8) as f64 / 8.0).collect();
+        let before: BTreeMap<JobName, Option<Decision>> =
+            observed.keys().map(|name| (name.clone(), self.interleaver.decision(name))).collect();
+        let delays = self.interleaver.decide(self.now, &observed, &rates);
+        for delay in delays {
+            let micros =
+                |time: Duration| u64::try_from(time.saturating_sub(self.now).as_micros()).unwrap_or(u64::MAX);
+            let hold = Hold { after_us: micros(delay.after), until_us: micros(delay.until) };
+            self.send_hold(&delay.job, hold);
+        }
+        for (name, before) in before {
+            let decision = self.interleaver.decision(&name);
+            if let Some(decision) = decision.filter(|_| decision != before) {
+                self.log(JobEvent::Scheduled { name, decision });
+            }
+        }
+    }
+
+    fn send_hold(&mut self, name: &JobName, hold: Hold) {
+        let trees = self.running_trees(name);
+        let sessions = trees.flat_map(|tree| tree.members.values()).filter_map(|presence| presence.session());
+        for session in sessions.collect::<Vec<_>>() {
+            // A library that reports no patterns does not know the order.
+            if self.sessions.get(&session).is_some_and(|session| session.patterned) {
+                self.send(session, SessionEvent::Hold(hold));
+            }
+        }
+    }
+}
+
+/// What a job does in an iteration, as measured. Its work is the time in which its workers compute, in milliseconds: each has a processor of the same
+/// kind, as far as a controller knows.
+fn measured_iteration(pattern: &CommunicationPattern, world: u16) -> Iteration {
+    let compute_us = pattern.compute_us.clamp(1, Iteration::COMPUTE_US_MAX);
+    let work = (u128::from(compute_us) * u128::from(world) / 1000).clamp(1, u128::from(Iteration::MOST));
+    Iteration {
+        work: work as u64,
+        compute_us,
+        send_after_us: pattern.period_us.saturating_sub(pattern.span_us).min(compute_us),
+        bytes: pattern.bytes.clamp(1, Iteration::MOST),
+    }
+}
+
+/// Whether a reliable pattern is not that of a declared iteration.
+fn contradicts(pattern: &CommunicationPattern, declared: &Iteration) -> bool {
+    pattern.confidence() >= CONTRADICTING_CONFIDENCE
+        && (is_far(pattern.compute_us, declared.compute_us) || is_far(pattern.bytes, declared.bytes))
+}
+
+fn differs(before: &Iteration, now: &Iteration) -> bool {
+    is_far(before.compute_us, now.compute_us) || is_far(before.bytes, now.bytes)
+}
+
+fn is_far(a: u64, b: u64) -> bool {
+    a.max(b) as f64 > CONTRADICTION * a.min(b).max(1) as f64
+}
