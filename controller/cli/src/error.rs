@@ -128,10 +128,10 @@ pub(crate) enum CliError {
     /// The job in the fabric did not continue as required.
     #[error("the job did not continue as required: {problems}")]
     Fabric { problems: String },
-    /// A fabric's paths were not used as required.
+    /// What was measured on a test network is not as required.
     #[cfg(feature = "testbed")]
     #[error("not within the bounds: {problems}")]
-    Paths { problems: String },
+    OutOfBounds { problems: String },
     /// A child process cannot be started or waited for.
     #[error("cannot run {name}")]
     Spawn { name: String, source: io::Error },
@@ -239,7 +239,7 @@ impl CliError {
             #[cfg(feature = "testbed")]
             Self::Testbed { .. } | Self::Survived { .. } | Self::Fabric { .. } => "testbed",
             #[cfg(feature = "testbed")]
-            Self::Diagnosed { .. } | Self::Paths { .. } => "testbed",
+            Self::Diagnosed { .. } | Self::OutOfBounds { .. } => "testbed",
             Self::Spawn { .. } => "spawn",
             Self::ChildDied { .. } => "child_died",
             Self::Silent { .. } => "silent",

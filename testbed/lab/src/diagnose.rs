@@ -4,8 +4,6 @@
 //! They compute for a while (they sleep), do an all-reduce, check every element, and so on. One of them computes
 //! longer, loses packets, or shares its processor; or none does, and nothing may be found.
 
-mod worker;
-
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +20,7 @@ use netfold_testkit::process::Process;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 
-pub use worker::{WorkerConfig, WorkerError, work};
+use crate::rank::RankConfig;
 
 /// Longest time for all ranks to start and join.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -91,7 +89,7 @@ impl Disturbance {
 /// The jobs that are disturbed.
 #[derive(Debug, Clone)]
 pub struct DiagnoseConfig {
-    /// The program that runs ranks by `testbed diagnose-worker`.
+    /// The program that runs ranks by `testbed rank`.
     pub program: PathBuf,
     /// Ranks.
     pub world: u16,
@@ -317,13 +315,16 @@ impl DiagnoseRig {
             _ => {}
         }
         let late = if disturbance == Disturbance::LateRank && disturbed { LATE } else { Duration::ZERO };
-        let config = WorkerConfig {
+        let config = RankConfig {
             switch: self.switch.control(),
+            tenant: None,
             job: job.to_owned(),
             rank,
             world: self.config.world,
+            slots: SLOTS / 4,
             bytes: self.config.bytes,
             compute: self.config.compute + late,
+            begin_unix_ms: 0,
             faults,
         };
         command.args(config.arguments());

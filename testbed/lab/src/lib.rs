@@ -7,6 +7,8 @@
 //! - [`leaf_spine`]: a fabric of switches in network namespaces, and a job that survives the loss of one of them.
 //! - [`paths`]: a fabric whose leaves spread flows over several spines, and how evenly workers use these.
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
+//! - [`rank`]: a rank of a job under test, as a process.
+//! - [`schedule`]: two jobs that share a link, and whether a schedule keeps them apart.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
 
@@ -16,6 +18,8 @@ pub mod differential;
 pub mod failpoint;
 pub mod leaf_spine;
 pub mod paths;
+pub mod rank;
 pub mod run;
+pub mod schedule;
 pub mod stf;
 pub mod survive;

@@ -4,6 +4,8 @@ mod diagnose;
 mod experiment;
 mod leaf_spine;
 mod paths;
+mod rank;
+mod schedule;
 mod stf;
 mod survive;
 mod trim;
@@ -55,8 +57,9 @@ enum What {
     Vopr(vopr::Vopr),
     Diagnose(diagnose::Diagnose),
     Paths(paths::Paths),
+    Schedule(schedule::ScheduleCommand),
     #[command(hide = true)]
-    DiagnoseWorker(diagnose::DiagnoseWorker),
+    Rank(rank::Rank),
     #[command(hide = true)]
     LeafSpineWorker(leaf_spine::LeafSpineWorker),
 }
@@ -239,7 +242,8 @@ impl Testbed {
             What::Vopr(vopr) => vopr.run(output),
             What::Diagnose(diagnose) => diagnose.run(output),
             What::Paths(paths) => paths.run(output),
-            What::DiagnoseWorker(worker) => worker.run(),
+            What::Schedule(schedule) => schedule.run(output),
+            What::Rank(rank) => rank.run(),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),
         }

@@ -1,9 +1,11 @@
 //! A controller that assigns classes of packets to jobs by GPU intensity.
 
+use std::process::Stdio;
+
 use netfold_testkit::wait::poll_state;
 use serde_json::Value;
 
-use crate::process::{Process, number, run, text};
+use crate::process::{Process, netfold, number, run, text};
 
 #[test]
 fn jobs_that_share_links_have_classes_by_what_they_declare() {
@@ -15,19 +17,31 @@ fn jobs_that_share_links_have_classes_by_what_they_declare() {
     let (workers, grpc) = (text(&controlling, "workers"), text(&controlling, "grpc"));
     let declare = |job: &str, work: u32| {
         let (code, lines) = run(&format!(
-            "job declare {job} --world 2 --mode i32 --work {work} --compute-us 100000 --bytes 1GB --controller {grpc}"
+            "job declare {job} --world 2 --mode i32 --work {work} --compute-us 100000 --bytes 1MB --controller {grpc}"
         ));
         assert_eq!(code, Some(0), "{lines:?}");
         assert_eq!(lines[0]["spec"]["iteration"]["send_after_us"], 100_000);
     };
     declare("red/light", 100);
     declare("blue/heavy", 1600);
+    // They do what they declare: a declaration that differs from what is measured is ignored.
     let start = |job: &str| {
         let (tenant, job) = job.split_once('/').unwrap_or_default();
-        Process::start(&format!(
-            "bench all-reduce --controller {workers} --tenant {tenant} --job {job} --workers 2 --rendezvous --mode i32 \
-             --bytes 64KiB --warmup 0 --iterations 1000000"
-        ))
+        [0, 1].map(|rank| {
+            let mut command = netfold(&format!(
+                "testbed rank --switch {workers} --tenant {tenant} --job {job} --rank {rank} --world 2 --slots 256 \
+                 --bytes 1000000 --compute-us 100000 --begin-unix-ms 0 --faults loss=0"
+            ));
+            // A rank ends with its standard input.
+            command.stdin(Stdio::piped());
+            Process::spawn(command)
+        })
+    };
+    let stop = |ranks: &mut [Process]| {
+        for rank in ranks {
+            rank.signal("TERM");
+            rank.wait();
+        }
     };
     let band_of = |job: &str, first: u32| -> Value {
         poll_state(format_args!("{job} in the classes from {first} on"), || {
@@ -43,11 +57,9 @@ fn jobs_that_share_links_have_classes_by_what_they_declare() {
     band_of("blue/heavy", 12);
     let shared = band_of("red/light", 4);
     assert_eq!((number(&shared, "classes"), &shared["dscp"][7]), (8.0, &Value::from(10)));
-    heavy.signal("TERM");
-    heavy.wait();
+    stop(&mut heavy);
     band_of("red/light", 12);
-    light.signal("TERM");
-    light.wait();
+    stop(&mut light);
     controller.signal("TERM");
     let changes = controller.rest().into_iter().filter(|line| line["kind"] == "job_banded");
     let messages: Vec<String> = changes.map(|line| text(&line, "message").to_owned()).collect();

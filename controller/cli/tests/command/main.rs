@@ -28,6 +28,7 @@ mod partition;
 mod paths;
 mod process;
 mod raw;
+mod schedule;
 mod shared_switch;
 mod sharing;
 mod stalls;

@@ -1,15 +1,12 @@
 //! `netfold testbed diagnose`.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use netfold_io::fault::FaultConfig;
-use netfold_lab::diagnose::{self, DiagnoseConfig, DiagnoseRig, Disturbance, Trial, WorkerConfig};
+use netfold_lab::diagnose::{DiagnoseConfig, DiagnoseRig, Disturbance, Trial};
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::lifetime;
 use crate::output::{Output, Tone};
 use crate::size::{Bytes, grouped};
 
@@ -56,25 +53,6 @@ fn disturbance(name: &str) -> Result<Disturbance, String> {
     let named = known.clone().find(|known| known.name().replace(' ', "-") == wanted);
     let names: Vec<_> = known.map(|known| known.name().replace(' ', "-")).collect();
     named.ok_or_else(|| format!("expected one of {}", names.join(", ")))
-}
-
-/// One rank of an observed job.
-#[derive(Debug, Args)]
-pub(super) struct DiagnoseWorker {
-    #[arg(long)]
-    switch: SocketAddr,
-    #[arg(long)]
-    job: String,
-    #[arg(long)]
-    rank: u16,
-    #[arg(long)]
-    world: u16,
-    #[arg(long)]
-    bytes: u64,
-    #[arg(long)]
-    compute_us: u64,
-    #[arg(long)]
-    faults: FaultConfig,
 }
 
 /// What was found in all jobs with one disturbance.
@@ -165,22 +143,6 @@ impl Diagnose {
             )),
             _ => Err(CliError::Diagnosed { rows: wrong_rows }),
         }
-    }
-}
-
-impl DiagnoseWorker {
-    pub(super) fn run(self) -> Result<(), CliError> {
-        lifetime::exit_with_stdin();
-        let config = WorkerConfig {
-            switch: self.switch,
-            job: self.job,
-            rank: self.rank,
-            world: self.world,
-            bytes: self.bytes,
-            compute: Duration::from_micros(self.compute_us),
-            faults: self.faults,
-        };
-        diagnose::work(&config).map_err(|error| CliError::testbed("the observed rank", error))
     }
 }
 

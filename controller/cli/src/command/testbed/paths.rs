@@ -126,7 +126,7 @@ impl Paths {
                 "\n{}",
                 output.paint(Tone::Good, "Within the bounds, and no element wrong.")
             )),
-            false => Err(CliError::Paths { problems: problems.join("; ") }),
+            false => Err(CliError::OutOfBounds { problems: problems.join("; ") }),
         }
     }
 
