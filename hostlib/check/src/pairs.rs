@@ -1,7 +1,7 @@
 //! Measurements between each two ranks: whether packets pass in both directions and at which length, how long they take, how far clocks differ, what
 //! a link loses and carries.
 //!
-//! Every rank has a [responder](responder) for the time of the check. In each turn a rank has one [partner](schedule); first the lower rank
+//! Every rank has a responder for the time of the check. In each turn a rank has one partner; first the lower rank
 //! measures, then the higher one. Turns are separated by exchanges, in which all ranks take part. At the end each rank has the reports of all, and
 //! [judges](judge()) them: every rank finds the same.
 
