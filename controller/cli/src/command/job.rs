@@ -364,11 +364,14 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     if let Some(pattern) = &job.pattern {
         let ms = |micros: u64| micros as f64 / 1e3;
         output.line(format_args!(
-            "  pattern   every {:.1} ms: computes {:.1} ms, communicates {:.1} ms, each worker sends {} (confidence {:.0} %, {} measured by {})",
+            "  pattern   every {:.1} ms: computes {:.1} ms, communicates {:.1} ms; each worker sends {}",
             ms(pattern.period_us),
             ms(pattern.compute_us),
             ms(pattern.send_us),
             human(pattern.bytes),
+        ))?;
+        output.line(format_args!(
+            "            confidence {:.0} %, {} measured by {}",
             100.0 * pattern.confidence,
             counted(u32::try_from(pattern.iterations).unwrap_or(u32::MAX), "iteration", "iterations"),
             counted(pattern.members, "worker", "workers"),
@@ -378,10 +381,26 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             output.line(format_args!("            {}", output.paint(Tone::Bad, text)))?;
         }
     }
-    if !job.schedule.is_empty() {
-        output.line(format_args!("  schedule  {}", job.schedule))?;
+    for (at, line) in lines_of(&job.schedule).iter().enumerate() {
+        output.line(format_args!("  {:<10}{line}", if at == 0 { "schedule" } else { "" }))?;
     }
     Ok(())
+}
+
+/// A text in lines that fit beside a heading.
+fn lines_of(text: &str) -> Vec<String> {
+    const COLUMNS_MAX: usize = 86;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < COLUMNS_MAX) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Prints what slows a job or a group down.
@@ -503,4 +522,21 @@ fn show(output: &Output, event: &v1::Event) -> Result<(), CliError> {
     output.event(&event_value(event))?;
     // Messages are sentences that name their subject.
     output.line(format_args!("{}  {:<16} {}", clock(event.at_ms), event.kind, event.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines_of;
+
+    #[test]
+    fn long_texts_have_several_lines() {
+        assert!(lines_of("").is_empty());
+        assert_eq!(lines_of("a few words"), ["a few words"]);
+        let text = "word ".repeat(40);
+        let lines = lines_of(&text);
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= 86), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+        let long = "x".repeat(200);
+        assert_eq!(lines_of(&format!("a {long} b")), ["a", &long, "b"]);
+    }
 }
