@@ -149,7 +149,7 @@ impl Coordinator {
 
     /// Unix time, in seconds.
     pub(super) fn unix_s(&self) -> u64 {
-        self.config.unix_s + self.now.as_secs()
+        self.config.unix_s.saturating_add(self.now.as_secs())
     }
 
     /// A tree of a job has begun, or of a group; groups leave the job's specification as it is, if it has run.

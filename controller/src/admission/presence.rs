@@ -33,8 +33,9 @@ impl Coordinator {
         });
         match away.min() {
             Some((deadline, rank)) if deadline <= now => self.lose_member(job, rank, SessionLoss::Closed),
+            // After a shutdown the next controller waits for them.
+            Some((Duration::MAX, _)) | None => {}
             Some((deadline, _)) => self.timers.arm(deadline, Timer::Away(job)),
-            None => {}
         }
     }
 

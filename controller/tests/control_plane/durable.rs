@@ -481,3 +481,16 @@ fn a_switch_that_is_lost_after_a_shutdown_is_reported_to_no_session() {
     bench.run_tasks();
     assert!(bench.coordinator.is_idle());
 }
+
+#[test]
+fn nothing_is_awaited_after_a_shutdown_but_by_the_next_controller() {
+    let mut bench = bench();
+    let members = bench.start("demo", 2, 5000);
+    // The end of an absence is awaited; before that all are absent for as long as this controller lasts.
+    bench.drop_session(members[1]);
+    resume(&mut bench, members[1], 1);
+    bench.shutdown();
+    bench.pass(10 * SECOND);
+    let deadline = bench.coordinator.next_deadline();
+    assert!(deadline.is_none_or(|deadline| deadline < 60 * SECOND), "{deadline:?}");
+}
