@@ -13,6 +13,9 @@ const LANE_WORDS: [u32; 3] = [64, 352, 2048];
 /// Lanes per packet of the pipelines with numerics other than words: a payload of 1408 bytes.
 const LANE_WORDS_CONVERTED: u32 = 352;
 
+/// Lanes per packet of the pipelines for best-effort jobs.
+const LANE_WORDS_BEST_EFFORT: [u32; 2] = [64, 352];
+
 /// Lanes per packet of pipelines that tests alone use: a multiple of no vector's width, also in lanes of 16 bits.
 const LANE_WORDS_TESTED: u32 = 19;
 
@@ -33,11 +36,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(modules, "generated!({name});")?;
         writeln!(
             entries,
-            "    Entry {{ encapsulation: Encapsulation::{:?}, numerics: Numerics::{:?}, payload_bytes: {}, \
+            "    Entry {{ encapsulation: Encapsulation::{:?}, numerics: Numerics::{:?}, payload_bytes: {}, best_effort: {}, \
              fingerprint: {:#x}, new: || Box::new({name}::Program::new()) }},",
             profile.encapsulation,
             profile.numerics,
             profile.lane_words * 4,
+            profile.best_effort,
             program.fingerprint(),
         )?;
     }
@@ -74,6 +78,10 @@ fn profiles() -> Vec<(String, Profile)> {
     for numerics in Numerics::ALL.iter().filter(|numerics| **numerics != Numerics::Word) {
         let profile = Profile::software_with(LANE_WORDS_CONVERTED, *numerics);
         profiles.push((format!("{}_{LANE_WORDS_CONVERTED}", numerics.name()), profile));
+    }
+    for lane_words in LANE_WORDS_BEST_EFFORT {
+        let profile = Profile::software(lane_words).for_best_effort();
+        profiles.push((format!("best_effort_{lane_words}"), profile));
     }
     profiles
 }

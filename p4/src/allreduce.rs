@@ -24,9 +24,12 @@
 //! CLOSE completes the slot without the missing contributions. A duplicate with the flag `droppable` is answered with the bitmap of
 //! children received.
 //!
+//! In a program for [best-effort jobs](Profile::best_effort) jobs can share slots: see `best_effort`.
+//!
 //! In a program with [owners](Profile::owners) a packet can name the only member that receives the lanes of the result. Egress removes them
 //! from the copies for children that do not have that member behind them, and so does ingress from a reply to such a child.
 
+mod best_effort;
 mod bounded;
 mod entries;
 mod numerics;
@@ -35,8 +38,8 @@ mod queues;
 mod steps;
 
 pub use entries::{
-    Address, Behind, Child, Node, Parent, challenge_entry, child_entry, controller_entry, job_entries,
-    node_entries,
+    Address, Behind, Child, Node, Parent, aggregator_entries, challenge_entry, child_entry, controller_entry,
+    job_entries, node_entries, shared_job_entries, shared_node_entries,
 };
 
 use netfold_wire::{Flags, Kind, LaneOps, Reason, UDP_PORT, VERSION, field};
@@ -73,6 +76,12 @@ pub mod id {
     pub const ADMIT_RESULT: u32 = 8;
     /// Action `challenge`: a REJECT that carries a path token.
     pub const CHALLENGE: u32 = 11;
+    /// Action `admit_shared`: a child's data of a best-effort job.
+    pub const ADMIT_SHARED: u32 = 14;
+    /// Action `admit_down`: an aggregator's RESULT.
+    pub const ADMIT_DOWN: u32 = 15;
+    /// Action `admit_named`: at the aggregator, data that names its contributors.
+    pub const ADMIT_NAMED: u32 = 16;
     /// Action `members`.
     pub const MEMBERS: u32 = 12;
     /// Action `every_member`.
@@ -82,6 +91,8 @@ pub mod id {
     /// Counter `answers`: 0 results multicast, 1 results retransmitted to one child; below a parent 2 sums sent up, 3 sums
     /// sent up again.
     pub const ANSWERS: u32 = 2;
+    /// Counter `spilled`, indexed by the multicast group of the job's aggregator.
+    pub const SPILLED: u32 = 3;
     /// Key fields of `job`, in order.
     pub mod key {
         /// Ingress port.
@@ -160,6 +171,11 @@ pub fn has_owners(program: &Program) -> bool {
     program.tables.iter().any(|table| table.id == id::RECEIVER)
 }
 
+/// Whether an all-reduce program is one for [best-effort jobs](Profile::best_effort).
+pub fn is_for_best_effort(program: &Program) -> bool {
+    program.counters.iter().any(|counter| counter.id == id::SPILLED)
+}
+
 /// The outer headers, where the pipeline sees them.
 #[derive(Clone, Copy)]
 struct Outer {
@@ -190,6 +206,8 @@ struct Vars {
     contributions: Option<Contributions>,
     /// In a program with owners.
     members: Option<Members>,
+    /// In a program for best-effort jobs.
+    best_effort: Option<BestEffort>,
     /// Temporary for swapping two addresses.
     swap: MetaId,
 }
@@ -210,6 +228,21 @@ struct Members {
     first: MetaId,
     last: MetaId,
     reply: MetaId,
+}
+
+/// Metadata of a program for best-effort jobs.
+#[derive(Clone, Copy)]
+struct BestEffort {
+    /// The epoch of the job that the slot was in use by, or 0.
+    occupant: MetaId,
+    /// 1 in the packet that takes a slot.
+    begins: MetaId,
+    /// 1 in a packet whose slot is in use by another job.
+    apart: MetaId,
+    /// At the aggregator: bits of all children.
+    everyone: MetaId,
+    /// At the aggregator: 1 in a sum of all.
+    whole: MetaId,
 }
 
 /// Metadata of a program for hierarchies.
@@ -293,6 +326,13 @@ impl<'p> Build<'p> {
                 first: meta("first", 16),
                 last: meta("last", 16),
                 reply: meta("reply", 8),
+            }),
+            best_effort: profile.best_effort.then(|| BestEffort {
+                occupant: meta("occupant", 32),
+                begins: meta("begins", 8),
+                apart: meta("apart", 8),
+                everyone: meta("everyone", 32),
+                whole: meta("whole", 8),
             }),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
@@ -386,6 +426,10 @@ impl<'p> Build<'p> {
             let registers = self.bounded_registers(contributions);
             self.program.registers.extend(registers);
         }
+        if self.vars.best_effort.is_some() {
+            let occupant = self.occupant();
+            self.program.registers.push(occupant);
+        }
         if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
             self.program.registers.push(self.power(figures));
         }
@@ -395,6 +439,10 @@ impl<'p> Build<'p> {
             counter("packets", id::PACKETS, Profile::reasons()),
             counter("answers", id::ANSWERS, answers),
         ];
+        if self.vars.best_effort.is_some() {
+            let groups = u32::from(self.profile.groups()) + 1;
+            self.program.counters.push(counter("spilled", id::SPILLED, groups));
+        }
     }
 
     fn register(&self, name: &str, id: u32, kind: RegisterKind, actions: Vec<RegAction>) -> Register {
@@ -422,6 +470,11 @@ impl<'p> Build<'p> {
         };
         let peek = reg_action("peek", vec![], vec![Case::always(Expr::Cell(SEEN))]);
         let mut actions = vec![touch, peek];
+        if self.vars.best_effort.is_some() {
+            let updates =
+                vec![(SEEN, vec![Case::always(bit())]), (CHUNK, vec![Case::always(self.get("chunk"))])];
+            actions.push(reg_action("begin", updates, vec![]));
+        }
         if self.vars.contributions.is_some() {
             let named = || self.get("bitmap");
             let both =
@@ -448,7 +501,11 @@ impl<'p> Build<'p> {
             output: old(),
         };
         let kind = RegisterKind::Cells(vec![word("chunk")]);
-        self.register("version", 3, kind, vec![touch, reg_action("peek", vec![], old())])
+        let mut actions = vec![touch, reg_action("peek", vec![], old())];
+        if self.vars.best_effort.is_some() {
+            actions.push(reg_action("begin", set(self.get("chunk")), vec![]));
+        }
+        self.register("version", 3, kind, actions)
     }
 
     fn settled(&self) -> Register {
@@ -470,23 +527,25 @@ impl<'p> Build<'p> {
         self.register("exponent", 4, kind, actions)
     }
 
+    /// An action that sets variables from its parameters, in order, and does `more`.
+    fn admit(&self, name: &str, id: u32, params: &[(&str, u32, MetaId)], more: Vec<Stmt>) -> Action {
+        let sets = params.iter().enumerate().map(|(i, (_, _, var))| self.set(*var, Expr::Param(i as u16)));
+        Action {
+            name: name.into(),
+            id,
+            params: params
+                .iter()
+                .map(|(name, bits, _)| Field { name: (*name).into(), bits: *bits })
+                .collect(),
+            body: sets.chain(more).collect(),
+        }
+    }
+
     /// The actions of the job table; the third is the default.
     fn job_actions(&self) -> Vec<Action> {
         let v = self.vars;
-        let set = |var: MetaId, value: Expr| Stmt::Assign(LValue::Meta(var), value);
-        // Parameters in order, with the variables that they set.
-        let admit = |name: &str, id, params: &[(&str, u32, MetaId)], more: Vec<Stmt>| {
-            let sets = params.iter().enumerate().map(|(i, (_, _, var))| set(*var, Expr::Param(i as u16)));
-            Action {
-                name: name.into(),
-                id,
-                params: params
-                    .iter()
-                    .map(|(name, bits, _)| Field { name: (*name).into(), bits: *bits })
-                    .collect(),
-                body: sets.chain(more).collect(),
-            }
-        };
+        let set = |var: MetaId, value: Expr| self.set(var, value);
+        let admit = |name: &str, id, params: &[(&str, u32, MetaId)], more| self.admit(name, id, params, more);
         let base = ("base", 32, v.index);
         let others = ("others", 32, v.others);
         let (world, group) = (("world", 16, v.world), ("group", 16, v.group));
@@ -526,6 +585,7 @@ impl<'p> Build<'p> {
             params.extend(v.contributions.map(|_| bit));
             actions.push(admit("admit_result", id::ADMIT_RESULT, &params, role(steps::PARENT)));
         }
+        actions.extend(self.best_effort_actions());
         actions
     }
 

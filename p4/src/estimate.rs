@@ -334,6 +334,12 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
             "a stateful unit compares a cell with a packet's value, not the bits of a cell that a packet names",
         );
     }
+    if profile.best_effort {
+        return refusal(
+            "best-effort jobs",
+            "the occupant of a slot takes two stages more, and this back end prints none",
+        );
+    }
     if profile.trim_depth > 0 {
         return refusal("trimming behind a queue", "egress parses only the outer headers");
     }

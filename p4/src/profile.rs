@@ -49,6 +49,9 @@ pub struct Profile {
     /// Whether the lanes of a result can go to one member alone (`owner`), and the others receive its header. Needs `bounded_loss`, in which
     /// contributions can be headers, too.
     pub owners: bool,
+    /// Whether jobs can share slots below an aggregator, which sums what finds none ([`allreduce`](mod@crate::allreduce)). The program is that of the
+    /// switch and of the aggregator. Needs `hierarchy`, words, and neither `bounded_loss` nor `owners`.
+    pub best_effort: bool,
     /// How lanes are aggregated. Wide, half and float programs have the operations sum and max.
     pub numerics: Numerics,
 }
@@ -105,8 +108,15 @@ impl Profile {
             hierarchy: true,
             bounded_loss: true,
             owners: true,
+            best_effort: false,
             numerics: Numerics::Word,
         }
+    }
+
+    /// The profile for best-effort jobs, where this one is for jobs with slots of their own.
+    #[must_use]
+    pub fn for_best_effort(self) -> Self {
+        Self { hierarchy: true, bounded_loss: false, owners: false, best_effort: true, ..self }
     }
 
     /// A profile that fits the 12 stages of a Tofino 1: sum only, no parent, 8192 slot-sets.
@@ -222,6 +232,10 @@ impl Profile {
         }
         if self.owners && !self.bounded_loss {
             return bad("owners", 1, "0 in a program without bounded loss");
+        }
+        if self.best_effort && (!self.hierarchy || self.bounded_loss || self.numerics != Numerics::Word) {
+            let allowed = "0 but in a program of words with hierarchy and without bounded loss";
+            return bad("best_effort", 1, allowed);
         }
         if self.transit > TRANSIT_MAX {
             return bad("transit", self.transit, "up to 4096");

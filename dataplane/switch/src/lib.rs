@@ -18,7 +18,7 @@ pub mod switch;
 
 pub use empty::EmptyPipeline;
 pub use interpreted::{Engine, InterpretedPipeline, pipeline_for};
-pub use pipeline::{PAYLOADS, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
+pub use pipeline::{PAYLOADS, best_effort_pipeline, datagram_pipeline, ethernet_pipeline, numeric_pipeline};
 pub use queue::{QueueConfig, QueuesCounters};
 pub use runtime::{Pipeline, PipelineInfo, Send, SimdLevel, Verdict};
 pub use switch::{Call, CallError, Core, Handle, Switch, SwitchCounters};

@@ -9,6 +9,8 @@ struct Entry {
     encapsulation: Encapsulation,
     numerics: Numerics,
     payload_bytes: u32,
+    /// Whether it is for best-effort jobs.
+    best_effort: bool,
     /// Fingerprint of the program.
     fingerprint: u64,
     /// The pipeline, empty and zeroed.
@@ -54,5 +56,12 @@ pub fn numeric_pipeline(payload_bytes: u32, numerics: Numerics) -> Option<Box<dy
         entry.encapsulation == Encapsulation::Datagram
             && entry.numerics == numerics
             && entry.payload_bytes == payload_bytes
+            && !entry.best_effort
     })
+}
+
+/// The generated pipeline for best-effort jobs ([`Profile::best_effort`](netfold_p4::profile::Profile::best_effort)), at the switch that they share and at their
+/// aggregator, for datagrams with this payload, 256 or 1408 bytes; empty and zeroed.
+pub fn best_effort_pipeline(payload_bytes: u32) -> Option<Box<dyn Pipeline>> {
+    new(|entry| entry.best_effort && entry.payload_bytes == payload_bytes)
 }

@@ -186,6 +186,53 @@ pub fn job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     entries
 }
 
+/// The entries of one child of a best-effort job, at a switch whose slots jobs share; `node` has a parent, the aggregator. Like [`job_entries`].
+pub fn shared_job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
+    let bit = 1u32 << (child.rank & 31);
+    let up = node.parent.map_or(0, |parent| parent.group);
+    let mut params = common_params(node);
+    params.splice(1..1, [u64::from(bit), u64::from(node.full() & !bit)]);
+    params.extend([u64::from(up), u64::from(node.workers)]);
+    let sender = Sender::new(node, child.port, child.source, Kind::Data);
+    sender.entries(node, (id::ADMIT_SHARED, params), id::REFUSE)
+}
+
+/// The entries that a best-effort job needs once at a switch whose slots jobs share: those that admit the aggregator's RESULTs, and one that
+/// refuses packets of the job from other senders as spoofed.
+pub fn shared_node_entries(node: &Node) -> Vec<TableEntry> {
+    let mut entries = Vec::new();
+    if let Some(parent) = node.parent {
+        let sender = Sender::new(node, parent.port, parent.source, Kind::Result);
+        let mut params = common_params(node);
+        params.insert(1, node.full().into());
+        entries = sender.entries(node, (id::ADMIT_DOWN, params), id::DENY);
+    }
+    entries.push(spoofed_entry(node));
+    entries
+}
+
+/// The entries of a best-effort job at its aggregator, all of whose packets come from one switch, `below`. The node's children are those of that switch, and its multicast group
+/// is one copy, to it.
+pub fn aggregator_entries(node: &Node, below: &Child) -> Vec<TableEntry> {
+    let sender = Sender::new(node, below.port, below.source, Kind::Data);
+    let mut params = common_params(node);
+    params.insert(1, node.full().into());
+    let mut entries = sender.entries(node, (id::ADMIT_NAMED, params), id::DENY);
+    entries.push(spoofed_entry(node));
+    entries
+}
+
+/// Parameters that the actions of best-effort jobs have in common: the first register index, and the results' count and group.
+fn common_params(node: &Node) -> Vec<u64> {
+    vec![u64::from(node.base) * 2, node.world.into(), node.group.into()]
+}
+
+/// The entry that refuses packets of the job from senders that no other entry names.
+fn spoofed_entry(node: &Node) -> TableEntry {
+    let job = vec![field(id::key::JOB, u64::from(node.job), 16)];
+    entry(job, 10, id::DENY, vec![Reason::Spoofed as u64])
+}
+
 /// The entry by which copies with this instance lose the lanes of results that belong to other members.
 fn receiver_entry(behind: Behind) -> TableEntry {
     TableEntry {
@@ -235,8 +282,7 @@ pub fn node_entries(node: &Node) -> Vec<TableEntry> {
         params.extend(node.bounded_loss.then(|| 1u64 << (parent.rank & 31)));
         entries = sender.entries(node, (id::ADMIT_RESULT, params), id::DENY);
     }
-    let job = vec![field(id::key::JOB, u64::from(node.job), 16)];
-    entries.push(entry(job, 10, id::DENY, vec![Reason::Spoofed as u64]));
+    entries.push(spoofed_entry(node));
     entries
 }
 

@@ -27,6 +27,11 @@ mod answers {
 pub(super) const BELOW: u64 = 1;
 pub(super) const PARENT: u64 = 2;
 
+/// The same of best-effort jobs: the sender is a child at a switch whose slots jobs share, it is the aggregator, or this switch is the aggregator.
+pub(super) const SHARED: u64 = 3;
+pub(super) const AGGREGATOR: u64 = 4;
+pub(super) const NAMED: u64 = 5;
+
 /// Values of the `answer` variable: no reply; a REJECT; the packet has a destination; a REJECT that carries a path token.
 const SILENT: u64 = 0;
 pub(super) const REFUSED: u64 = 1;
@@ -112,8 +117,7 @@ impl Build<'_> {
                 frame.both(ip).both(udp)
             }
         };
-        let is_bare = (self.get("flags") & Expr::Const(u64::from(Flags::BARE.0), 8))
-            .eq(Expr::Const(u64::from(Flags::BARE.0), 8));
+        let is_bare = self.flag(Flags::BARE);
         let length_ok = lanes().both(length_is(full)).either((!lanes()).both(is_bare).both(length_is(bare)));
         let version = self.get("version").eq(Expr::Const(VERSION_VALUE, 4));
         let known_op = self
@@ -141,6 +145,12 @@ impl Build<'_> {
         vec![choose(netfold(), checked, vec![self.reason(absent)])]
     }
 
+    /// Whether the packet has all of these flags.
+    pub(super) fn flag(&self, flags: Flags) -> Expr {
+        let bits = || Expr::Const(u64::from(flags.0), 8);
+        (self.get("flags") & bits()).eq(bits())
+    }
+
     fn slot_machine(&self) -> Vec<Stmt> {
         let v = self.vars;
         let slot_set = self.get("slot").concat(self.get("set")).cast(32);
@@ -166,25 +176,36 @@ impl Build<'_> {
             let shut = vec![self.exec(CLAIM, "shut", seen), self.exec(VERSION, "peek", stored)];
             touch = vec![choose(self.kind_is(Kind::Close), shut, touch)];
         }
-        let mut steps = vec![self.set(v.index, self.var(v.index) + slot_set)];
-        steps.extend(v.contributions.iter().flat_map(|contributions| self.contribution_in(*contributions)));
+        if let Some(begins) = self.begins() {
+            let begin = vec![
+                self.exec(CLAIM, "begin", Output::None),
+                self.exec(VERSION, "begin", Output::None),
+                self.set(v.stored, self.get("chunk") - Expr::Const(1, 32)),
+            ];
+            touch = vec![choose(begins, begin, touch)];
+        }
+        let mut steps: Vec<_> =
+            v.contributions.iter().flat_map(|contributions| self.contribution_in(*contributions)).collect();
         steps.extend([
             choose(looks, vec![self.exec(CLAIM, "peek", seen), self.exec(VERSION, "peek", stored)], touch),
             self.set(v.diff, self.get("chunk") - self.var(v.stored)),
             self.set(v.duplicate, self.var(v.seen) & self.var(v.bit)),
             self.set(v.missing, self.var(v.others) & Expr::Complement(Box::new(self.var(v.seen)))),
         ]);
+        steps.extend(self.unless_complete());
         if !self.lanes_in().is_empty() {
             steps.push(when(Expr::Valid(Part::Lanes), self.lanes_in()));
         }
         steps.push(choose(self.var(v.controller).eq(Expr::Const(1, 8)), self.controller(), data));
         steps.extend(self.lanes_out());
         steps.extend(self.strip_reply());
-        steps
+        let mut machine = vec![self.set(v.index, self.var(v.index) + slot_set)];
+        machine.extend(self.with_best_effort(steps));
+        machine
     }
 
     /// Whether the sender is a [`BELOW`] or [`PARENT`]; never in a program without hierarchy.
-    fn role_is(&self, role: u64) -> Expr {
+    pub(super) fn role_is(&self, role: u64) -> Expr {
         match self.vars.below {
             Some(below) => self.var(below.role).eq(Expr::Const(role, 8)),
             None => Expr::Const(0, 8).eq(Expr::Const(1, 8)),
@@ -222,9 +243,19 @@ impl Build<'_> {
             Some(_) => self.waiting(),
             None => vec![self.reason(Reason::Duplicate)],
         };
+        let waiting = match v.best_effort {
+            // The others may have the result: then they never send to this slot again.
+            Some(_) => vec![choose(self.role_is(SHARED), self.spill(), waiting)],
+            None => waiting,
+        };
+        let older = match v.best_effort {
+            // The slot has moved on, and so may the aggregator's have, which decides.
+            Some(_) => vec![choose(self.role_is(SHARED), self.spill(), self.stale())],
+            None => self.stale(),
+        };
         vec![choose(
             zero().signed_gt(self.var(v.diff)),
-            self.stale(),
+            older,
             vec![choose(
                 duplicate(),
                 vec![choose(complete(), self.again(), waiting)],
@@ -238,10 +269,16 @@ impl Build<'_> {
         match self.vars.below {
             Some(below) => {
                 let up = self.upward(below, answers::UP);
-                vec![choose(self.role_is(BELOW), up, self.finish_fold())]
+                vec![choose(self.is_below(), up, self.finish_fold())]
             }
             None => self.finish_fold(),
         }
+    }
+
+    /// Whether the sender is a child of a switch that sends its sums up.
+    fn is_below(&self) -> Expr {
+        let below = self.role_is(BELOW);
+        if self.vars.best_effort.is_some() { below.either(self.role_is(SHARED)) } else { below }
     }
 
     /// Sends STALE: the sender's chunk is older than the slot's.
@@ -270,7 +307,10 @@ impl Build<'_> {
             read.extend(repeat);
             return read;
         };
-        let unsettled = self.role_is(BELOW).both(self.var(below.settled).ne(self.get("chunk")));
+        let mut unsettled = self.role_is(BELOW).both(self.var(below.settled).ne(self.get("chunk")));
+        if v.best_effort.is_some() {
+            unsettled = unsettled.either(self.role_is(SHARED));
+        }
         let mut steps = vec![self.exec(SETTLED, "read", Output::Place(LValue::Meta(below.settled)))];
         steps.extend(read);
         if !self.unshifted().is_empty() {
@@ -290,7 +330,7 @@ impl Build<'_> {
     }
 
     /// Turns the packet into the RESULT for all children.
-    fn finish(&self) -> Vec<Stmt> {
+    pub(super) fn finish(&self) -> Vec<Stmt> {
         let mut steps = self.result();
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         steps.push(self.set(self.vars.answer, Expr::Const(DECIDED, 8)));
@@ -314,10 +354,15 @@ impl Build<'_> {
         });
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         steps.extend(self.strip_empty());
-        steps.push(self.set(v.answer, Expr::Const(DECIDED, 8)));
-        steps.push(Stmt::Multicast(self.var(below.up)));
+        steps.extend(self.send_up(below));
         steps.push(self.count(counted));
         steps
+    }
+
+    /// Sends the packet to the parent.
+    pub(super) fn send_up(&self, below: Below) -> [Stmt; 2] {
+        let decided = self.set(self.vars.answer, Expr::Const(DECIDED, 8));
+        [decided, Stmt::Multicast(self.var(below.up))]
     }
 
     /// The parent's RESULT for the sum that this switch sent up: stored, and passed to the children.
@@ -355,7 +400,8 @@ impl Build<'_> {
 
     /// New chunk: overwrite. Same chunk: aggregate by the packet's operation. Absent lanes count as zero.
     fn aggregate(&self, exponent: Output, lanes: bool) -> Vec<Stmt> {
-        let first = self.var(self.vars.diff).ne(Expr::Const(0, 32));
+        let newer = self.var(self.vars.diff).ne(Expr::Const(0, 32));
+        let first = self.is_whole().into_iter().fold(newer, Expr::either);
         let (last, rest) = self.profile.ops.split_last().expect("the profile has at least one operation");
         let by_op = rest.iter().rev().fold(self.aggregate_lanes(*last, lanes), |otherwise, op| {
             vec![choose(self.op_is(*op), self.aggregate_lanes(*op, lanes), otherwise)]
@@ -469,7 +515,7 @@ impl Build<'_> {
     }
 
     /// A packet that the switch sends gets a full TTL and no UDP checksum (the lanes have changed).
-    fn fresh_outer(&self, outer: super::Outer) -> Vec<Stmt> {
+    pub(super) fn fresh_outer(&self, outer: super::Outer) -> Vec<Stmt> {
         vec![
             Stmt::Assign(self.place(outer.ipv4, "ttl"), Expr::Const(64, 8)),
             Stmt::Assign(self.place(outer.udp, "checksum"), Expr::Const(0, 16)),

@@ -73,6 +73,11 @@ pub fn named() -> Vec<NamedProfile> {
             "IEEE binary32 lanes, exponent and mantissa in separate registers",
             with(Numerics::Float, &two),
         ),
+        named(
+            "best-effort",
+            "jobs that share slots, or an aggregator for them: 64 words per packet",
+            hardware.clone().for_best_effort(),
+        ),
         named("small", "a root for two workers and four slots, for reading and tests", small()),
     ]
 }

@@ -317,7 +317,7 @@ fn the_software_pipeline_refuses_what_it_cannot_express_by_name() {
     }
     let jumbo = refused(&Profile::software(352));
     assert!(jumbo.construct.contains("352 lanes") && jumbo.limit.contains("256"), "{jumbo}");
-    for name in ["hardware", "tofino", "nic", "datagram", "queues", "small"] {
+    for name in ["hardware", "tofino", "nic", "datagram", "queues", "best-effort", "small"] {
         let text = swx::print(&allreduce::program(&profile::by_name(name).unwrap()).unwrap()).unwrap();
         expect_within_dpdk_limits(name, &text);
         // The library ignores the array's name where index and value are numbers.
@@ -361,7 +361,7 @@ fn the_kernel_is_refused_what_it_cannot_express_by_name() {
     let PrintError::Refused(sizes) = xdp::lower(&program).unwrap_err() else { panic!("it is valid") };
     assert!(sizes.construct.contains("register 'version' of 4 entries"), "{sizes}");
 
-    for name in ["hardware", "tofino", "nic", "saturating", "queues"] {
+    for name in ["hardware", "tofino", "nic", "saturating", "queues", "best-effort"] {
         let xdp = lowered(&profile::by_name(name).unwrap()).unwrap();
         for block in [Some(&xdp.ingress), xdp.egress.as_ref()].into_iter().flatten() {
             let count = block.instructions.len() as i64;

@@ -13,10 +13,12 @@
 
 mod closing;
 mod predicting;
+mod spilling;
 mod tree;
 
 pub use closing::{ClosingModel, ClosingRules};
 pub use predicting::{Guess, NO_PREDICTION, OPERATIONS_MAX, PredictionModel, PredictionRules};
+pub use spilling::{SpillingModel, SpillingRules};
 pub use tree::{TreeModel, TreeRules};
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header}
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::jobs::{CONTROLLER, Job, Jobs, Slot, UNKNOWN_SENDER};
+use super::jobs::{CONTROLLER, Job, Jobs, Sharing, Slot, UNKNOWN_SENDER};
 use super::sequence::{Arrival, Settings};
 
 /// Packets that may come again.
@@ -144,7 +144,7 @@ impl<'a> Generator<'a> {
 
     /// The next packet that a slot waits for.
     fn next(&mut self, job: usize, index: usize) -> Datagram {
-        let Job { node, children, slots, .. } = &mut self.jobs.list[job];
+        let Job { node, children, sharing, slots, .. } = &mut self.jobs.list[job];
         let slot = &mut slots[index];
         let parent = node.parent;
         let full = slot.sent == node.full();
@@ -160,9 +160,19 @@ impl<'a> Generator<'a> {
         }
         let missing: Vec<_> = children.iter().filter(|child| slot.sent & 1 << child.rank == 0).collect();
         let child = *missing[self.rng.random_range(0..missing.len())];
-        slot.sent |= 1 << child.rank;
+        let mut bitmap = 1 << child.rank;
+        if *sharing == Sharing::Aggregator && self.rng.random_bool(0.4) {
+            bitmap = node.full();
+        }
+        let named = (*sharing == Sharing::Aggregator).then_some((children[0].port, bitmap));
+        slot.sent |= bitmap;
         let chunk = slot.chunk;
-        Datagram { port: child.port, repr: self.repr(job, index as u32, chunk) }
+        let mut repr = self.repr(job, index as u32, chunk);
+        let Some((port, bitmap)) = named else { return Datagram { port: child.port, repr } };
+        if self.rng.random_bool(0.95) {
+            repr.bitmap = bitmap;
+        }
+        Datagram { port, repr }
     }
 
     fn progress(&mut self) -> Arrival {

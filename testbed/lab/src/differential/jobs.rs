@@ -26,10 +26,22 @@ const JOBS_MAX: u32 = 4;
 pub(super) struct Job {
     pub(super) node: Node,
     pub(super) children: Vec<Child>,
+    pub(super) sharing: Sharing,
     /// The members' addresses are not validated yet: the switch replies to their packets with tokens.
     challenged: bool,
     /// Slot by slot, set 0 before set 1.
     pub(super) slots: Vec<Slot>,
+}
+
+/// Whose slots a job has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Its own.
+    None,
+    /// Those that all best-effort jobs share, below an aggregator.
+    Shared,
+    /// Its own, at the aggregator: packets come from the first child's port, and name their contributors.
+    Aggregator,
 }
 
 /// What was sent to one (slot, set).
@@ -51,7 +63,9 @@ pub(super) struct Jobs {
 
 impl Jobs {
     pub(super) fn generate(rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Self {
-        let max = JOBS_MAX.min(profile.jobs).min(profile.slots / RANGE).max(1);
+        // One range more, where jobs can share one.
+        let ranges = profile.slots / RANGE - u32::from(profile.best_effort);
+        let max = JOBS_MAX.min(profile.jobs).min(ranges).max(1);
         let count = rng.random_range(1..=max);
         let mut ports = 1..;
         let mut port = || ports.next().expect("there are more ports than members");
@@ -74,7 +88,17 @@ impl Jobs {
                     Child { port, source: source(port), rank, behind }
                 })
                 .collect();
-            let parent = (profile.hierarchy && rng.random_bool(0.4)).then(|| {
+            let sharing = match profile.best_effort {
+                true => [Sharing::None, Sharing::Shared, Sharing::Shared, Sharing::Aggregator]
+                    [rng.random_range(0..4)],
+                false => Sharing::None,
+            };
+            let below = match sharing {
+                Sharing::None => profile.hierarchy && rng.random_bool(0.4),
+                Sharing::Shared => true,
+                Sharing::Aggregator => false,
+            };
+            let parent = below.then(|| {
                 let port = port();
                 Parent { port, source: source(port), group: 101 + number, rank: 0 }
             });
@@ -84,6 +108,7 @@ impl Jobs {
             } else {
                 profile.slots / RANGE - 1
             };
+            let range = if sharing == Sharing::Shared { u32::from(count) } else { range };
             let node = Node {
                 job: rng.random_range(1..=u16::MAX),
                 epoch: rng.random(),
@@ -102,7 +127,7 @@ impl Jobs {
             let first = first_chunk(rng);
             let slot = |i: u32| Slot { chunk: first.wrapping_add(i), sent: 0, settled: false };
             let challenged = rng.random_bool(0.2);
-            list.push(Job { node, children, challenged, slots: (0..2 * slots).map(slot).collect() });
+            list.push(Job { node, children, sharing, challenged, slots: (0..2 * slots).map(slot).collect() });
         }
         // Two jobs of one number would share entries.
         list.sort_by_key(|job| job.node.job);
@@ -113,15 +138,25 @@ impl Jobs {
     pub(super) fn entries(&self, rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Vec<TableEntry> {
         let mut entries: Vec<_> =
             [Kind::Advance, Kind::Probe].map(|kind| allreduce::controller_entry(CONTROLLER, kind)).into();
-        for Job { node, children, challenged, .. } in &self.list {
+        for Job { node, children, sharing, challenged, .. } in &self.list {
             if *challenged {
                 entries.extend(
                     children.iter().map(|child| allreduce::challenge_entry(node, child, rng.random())),
                 );
                 continue;
             }
-            entries.extend(allreduce::node_entries(node));
-            entries.extend(children.iter().flat_map(|child| allreduce::job_entries(node, child)));
+            match sharing {
+                Sharing::None => {
+                    entries.extend(allreduce::node_entries(node));
+                    entries.extend(children.iter().flat_map(|child| allreduce::job_entries(node, child)));
+                }
+                Sharing::Shared => {
+                    entries.extend(allreduce::shared_node_entries(node));
+                    entries
+                        .extend(children.iter().flat_map(|child| allreduce::shared_job_entries(node, child)));
+                }
+                Sharing::Aggregator => entries.extend(allreduce::aggregator_entries(node, &children[0])),
+            }
         }
         if profile.encapsulation == Encapsulation::Ethernet {
             let replicas = self.groups().into_iter().flat_map(|group| group.replicas);

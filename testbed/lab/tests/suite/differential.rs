@@ -28,7 +28,11 @@ fn profiles() -> Vec<(Profile, usize)> {
     };
     let numerics = Numerics::ALL.iter().filter(|numerics| **numerics != Numerics::Word);
     let converted = numerics.map(|numerics| (Profile::software_with(352, *numerics), 1));
-    let mut profiles = vec![(Profile::software(64), 46), (ethernet, 46), (Profile::software(352), 4)];
+    let mut profiles = vec![(Profile::software(64), 40), (ethernet, 40), (Profile::software(352), 4)];
+    profiles.extend([
+        (Profile::software(64).for_best_effort(), 10),
+        (Profile::software(352).for_best_effort(), 2),
+    ]);
     profiles.extend(converted);
     profiles
 }

@@ -1,0 +1,382 @@
+//! The same search for best-effort jobs: two jobs share the slots of a switch below an aggregator, which has slots for both.
+//!
+//! A (slot, set) of the switch is one job's at a time. Contributions that find it taken are spilled: passed to the aggregator one by one. What the
+//! switch holds may vanish at any time; only the aggregator's slots are the protocol's, and results come from there alone. Chunks are plain positions, as in
+//! the [model](super::TreeModel) of trees. A packet that is under way between switch and aggregator can arrive at any time, any number
+//! of times or never; so can a worker's first packet of a chunk.
+
+use std::collections::HashMap;
+
+use super::{Broken, Explored};
+
+const JOBS: usize = 2;
+
+/// Most workers of a job.
+const WORKERS: usize = 2;
+
+/// Chunk `k` uses set `k mod SETS`.
+const SETS: u8 = 2;
+
+/// The rules of best-effort slots. The [default](SpillingRules::default) are the protocol's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpillingRules {
+    /// A contribution joins a slot only if its own job occupies it, or none.
+    pub separate: bool,
+    /// The first contribution to a free slot replaces what is there.
+    pub begins: bool,
+    /// A duplicate in an incomplete slot of the switch is spilled.
+    pub duplicates_spilled: bool,
+    /// A duplicate in a complete slot of the switch has the sum sent to the aggregator again.
+    pub sent_again: bool,
+    /// At the aggregator a sum of all contributions replaces some that were spilled, rather than being added to them.
+    pub replaces: bool,
+    /// At the aggregator a sum of all contributions counts although some of them are there already.
+    pub completes: bool,
+    /// At the aggregator a contribution that was received before is not added again.
+    pub deduplicated: bool,
+    /// The aggregator replies to a duplicate of a finished chunk with the stored result.
+    pub repeated: bool,
+}
+
+impl Default for SpillingRules {
+    fn default() -> Self {
+        Self {
+            separate: true,
+            begins: true,
+            duplicates_spilled: true,
+            sent_again: true,
+            replaces: true,
+            completes: true,
+            deduplicated: true,
+            repeated: true,
+        }
+    }
+}
+
+/// What to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpillingModel {
+    /// Workers of each job, 1 or 2.
+    pub workers: [u8; JOBS],
+    /// Chunks of each job's stream, at most 6.
+    pub chunks: [u8; JOBS],
+    /// The rules.
+    pub rules: SpillingRules,
+}
+
+/// How often each worker's contribution to the slot's chunk is in the lanes, at most 3, and whether another chunk's or job's is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Lanes {
+    times: [u8; WORKERS],
+    foreign: bool,
+}
+
+/// A (slot, set) of the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Shared {
+    /// The job that occupies it, from 1; 0: none.
+    occupant: u8,
+    /// Whose chunk it is.
+    job: u8,
+    chunk: u8,
+    seen: u8,
+    lanes: Lanes,
+}
+
+/// A (slot, set) of a job at the aggregator. Chunk 0 means none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Own {
+    chunk: u8,
+    seen: u8,
+    lanes: Lanes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct JobState {
+    own: [Own; SETS as usize],
+    /// Chunk that each worker waits for.
+    next: [u8; WORKERS],
+    /// Workers to which the result that they wait for is under way, through the switch.
+    coming: u8,
+    /// Chunks, by bit: contributions of each worker that are under way to the aggregator, and sums of all.
+    spilled: [u8; WORKERS],
+    sums: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct State {
+    shared: [Shared; SETS as usize],
+    jobs: [JobState; JOBS],
+}
+
+/// A transition; what it causes to be sent is lost but to those of `kept`, by bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A worker's contribution reaches the switch: its first packet, or one that is sent again.
+    Data { worker: usize, chunk: u8, again: bool, kept: u8 },
+    /// A contribution, or a sum of all, reaches the aggregator.
+    Up { worker: Option<usize>, chunk: u8, kept: u8 },
+    /// A result reaches a worker.
+    Result { worker: usize },
+    /// The switch lets go of a slot: a result passes it, or the controller clears it.
+    Release { set: usize },
+    /// Everything that is under way to the aggregator is lost.
+    Loss,
+}
+
+impl SpillingModel {
+    /// Searches every reachable state.
+    ///
+    /// # Errors
+    ///
+    /// The first invariant found broken.
+    pub fn check(&self) -> Result<Explored, Broken> {
+        let mut start = State::default();
+        start.jobs.iter_mut().for_each(|job| job.next = [1; WORKERS]);
+        let mut states = vec![start];
+        let mut known = HashMap::from([(start, 0_u32)]);
+        // By which events each state can be reached, from those that happen as long as a worker lacks a result.
+        let mut certain = Vec::new();
+        let (mut at, mut events) = (0, 0);
+        while at < states.len() {
+            let state = states[at];
+            for (job, event) in self.events(&state) {
+                let next = self.play(&state, job, event)?;
+                events += 1;
+                let to = *known.entry(next).or_insert_with(|| {
+                    states.push(next);
+                    states.len() as u32 - 1
+                });
+                if !matches!(event, Event::Data { again: false, .. } | Event::Release { .. } | Event::Loss)
+                    && to != at as u32
+                {
+                    certain.push((at as u32, to));
+                }
+            }
+            at += 1;
+        }
+        self.find_deadlock(&states, &certain)?;
+        Ok(Explored { states: states.len(), events })
+    }
+
+    /// Walks back from the states in which all have finished. First packets do not count: each is sent once, and may be lost. No more does the
+    /// release of slots: results need not pass while a slot is taken.
+    fn find_deadlock(&self, states: &[State], certain: &[(u32, u32)]) -> Result<(), Broken> {
+        let mut backward = vec![Vec::new(); states.len()];
+        for (from, to) in certain {
+            backward[*to as usize].push(*from);
+        }
+        let finished = |state: &State| (0..JOBS).all(|job| self.has_finished(state, job));
+        let mut live: Vec<bool> = states.iter().map(finished).collect();
+        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
+        while let Some(at) = open.pop() {
+            for from in &backward[at] {
+                if !std::mem::replace(&mut live[*from as usize], true) {
+                    open.push(*from as usize);
+                }
+            }
+        }
+        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
+    }
+
+    fn has_finished(&self, state: &State, job: usize) -> bool {
+        self.members(job).all(|worker| state.jobs[job].next[worker] > self.chunks[job])
+    }
+
+    fn members(&self, job: usize) -> std::ops::Range<usize> {
+        0..usize::from(self.workers[job])
+    }
+
+    fn full(&self, job: usize) -> u8 {
+        (1 << self.workers[job]) - 1
+    }
+
+    fn events(&self, state: &State) -> Vec<(usize, Event)> {
+        let mut events = Vec::new();
+        for (job, own) in state.jobs.iter().enumerate() {
+            for worker in self.members(job) {
+                for chunk in 1..=own.next[worker].min(self.chunks[job]) {
+                    for (again, kept) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+                        // A worker that has the result does not ask again.
+                        if !again || chunk == own.next[worker] {
+                            events.push((job, Event::Data { worker, chunk, again, kept }));
+                        }
+                    }
+                }
+                if own.coming >> worker & 1 == 1 {
+                    events.push((job, Event::Result { worker }));
+                }
+            }
+            for chunk in 1..=self.chunks[job] {
+                let under_way = |chunks: u8| chunks >> chunk & 1 == 1;
+                let spilled = self.members(job).filter(|worker| under_way(own.spilled[*worker])).map(Some);
+                for worker in spilled.chain(under_way(own.sums).then_some(None)) {
+                    events.extend((0..=self.full(job)).map(|kept| (job, Event::Up { worker, chunk, kept })));
+                }
+            }
+        }
+        let taken = (0..state.shared.len()).filter(|set| state.shared[*set].occupant != 0);
+        events.extend(taken.map(|set| (0, Event::Release { set })));
+        events.push((0, Event::Loss));
+        events
+    }
+
+    fn play(&self, state: &State, job: usize, event: Event) -> Result<State, Broken> {
+        let mut state = *state;
+        match event {
+            Event::Data { worker, chunk, again, kept } => {
+                self.data(&mut state, (job, worker, chunk), again, kept)?;
+            }
+            Event::Up { worker, chunk, kept } => self.up(&mut state.jobs[job], job, worker, chunk, kept)?,
+            Event::Release { set } => state.shared[set].occupant = 0,
+            Event::Loss => state.jobs.iter_mut().for_each(|job| (job.spilled, job.sums) = ([0; WORKERS], 0)),
+            Event::Result { worker } => {
+                state.jobs[job].next[worker] += 1;
+                state.jobs[job].coming &= !(1 << worker);
+            }
+        }
+        Ok(state)
+    }
+
+    /// The switch takes a worker's contribution.
+    fn data(
+        &self,
+        state: &mut State,
+        (job, worker, chunk): (usize, usize, u8),
+        again: bool,
+        kept: u8,
+    ) -> Result<(), Broken> {
+        let spill = |state: &mut State| state.jobs[job].spilled[worker] |= kept << chunk;
+        let name = job as u8 + 1;
+        let shared = &mut state.shared[usize::from(chunk % SETS)];
+        let is_mine = shared.occupant == name || !self.rules.separate;
+        // What is sent again takes no slot.
+        let takes = shared.occupant == 0 && !again;
+        if !is_mine && !takes {
+            spill(state);
+            return Ok(());
+        }
+        let mut contribution = Lanes::default();
+        contribution.times[worker] = 1;
+        let bit = 1 << worker;
+        let begins = (takes && self.rules.begins) || (shared.job == name && chunk > shared.chunk);
+        shared.occupant = name;
+        if begins {
+            *shared = Shared { occupant: name, job: name, chunk, seen: bit, lanes: contribution };
+        } else if shared.job == name && chunk < shared.chunk {
+            spill(state);
+            return Ok(());
+        } else if shared.seen & bit != 0 {
+            if shared.seen != self.full(job) {
+                if self.rules.duplicates_spilled {
+                    spill(state);
+                }
+                return Ok(());
+            }
+            if !self.rules.sent_again {
+                return Ok(());
+            }
+        } else {
+            shared.seen |= bit;
+            shared.lanes.foreign |= (shared.job, shared.chunk) != (name, chunk);
+            shared.lanes.times[worker] = (shared.lanes.times[worker] + 1).min(3);
+        }
+        let shared = state.shared[usize::from(chunk % SETS)];
+        if shared.seen == self.full(job) {
+            self.is_exact(job, shared.lanes)?;
+            state.jobs[job].sums |= kept << chunk;
+        }
+        Ok(())
+    }
+
+    fn is_exact(&self, job: usize, lanes: Lanes) -> Result<(), Broken> {
+        let right = |worker| lanes.times[worker] == u8::from(worker < usize::from(self.workers[job]));
+        if lanes.foreign || !(0..WORKERS).all(right) { Err(Broken::ExactlyOnce) } else { Ok(()) }
+    }
+
+    /// The aggregator takes a contribution, or a sum of all, which was seen to be exact when it was sent.
+    fn up(
+        &self,
+        state: &mut JobState,
+        job: usize,
+        worker: Option<usize>,
+        chunk: u8,
+        kept: u8,
+    ) -> Result<(), Broken> {
+        let full = self.full(job);
+        let bits = worker.map_or(full, |worker| 1 << worker);
+        let mut contribution = Lanes::default();
+        self.members(job)
+            .filter(|worker| bits >> worker & 1 == 1)
+            .for_each(|worker| contribution.times[worker] = 1);
+        let waits = |worker: usize, chunk: u8| state.next[worker] == chunk;
+        let own = &mut state.own[usize::from(chunk % SETS)];
+        if chunk < own.chunk {
+            let current = worker.is_some_and(|worker| waits(worker, chunk));
+            return if current { Err(Broken::Stale) } else { Ok(()) };
+        }
+        if chunk > own.chunk {
+            if own.chunk > 0 && self.members(job).any(|worker| state.next[worker] <= own.chunk) {
+                return Err(Broken::SafeReuse);
+            }
+            *own = Own { chunk, seen: bits, lanes: contribution };
+        } else if own.seen == full {
+            if !self.rules.repeated {
+                return Ok(());
+            }
+        } else if worker.is_none() && own.seen != 0 {
+            if !self.rules.completes {
+                return Ok(());
+            }
+            own.lanes = if self.rules.replaces { contribution } else { sum(own.lanes, contribution) };
+            own.seen = full;
+        } else if own.seen & bits == 0 || !self.rules.deduplicated {
+            own.lanes = sum(own.lanes, contribution);
+            own.seen |= bits;
+        }
+        if own.seen == full {
+            self.is_exact(job, own.lanes)?;
+            let to =
+                self.members(job).filter(|worker| kept >> worker & 1 == 1 && state.next[*worker] == chunk);
+            state.coming |= to.fold(0, |coming, worker| coming | 1 << worker);
+        }
+        Ok(())
+    }
+}
+
+fn sum(a: Lanes, b: Lanes) -> Lanes {
+    let times = std::array::from_fn(|worker| (a.times[worker] + b.times[worker]).min(3));
+    Lanes { times, foreign: a.foreign || b.foreign }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_share_slots_by_the_rules_get_exact_results() {
+        for (workers, chunks) in [([1, 1], [3, 1]), ([2, 1], [1, 1]), ([2, 2], [1, 1])] {
+            let explored = SpillingModel { workers, chunks, rules: SpillingRules::default() }.check();
+            println!("{workers:?} workers, {chunks:?} chunks: {explored:?}");
+            assert!(explored.is_ok_and(|explored| explored.states > 100));
+        }
+    }
+
+    #[test]
+    fn each_rule_of_best_effort_slots_is_needed() {
+        let broken = |edit: fn(&mut SpillingRules)| {
+            let mut rules = SpillingRules::default();
+            edit(&mut rules);
+            SpillingModel { workers: [2, 1], chunks: [1, 1], rules }.check().err()
+        };
+        assert_eq!(broken(|_| {}), None);
+        assert_eq!(broken(|rules| rules.separate = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.begins = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.duplicates_spilled = false), Some(Broken::Deadlock));
+        assert_eq!(broken(|rules| rules.sent_again = false), Some(Broken::Deadlock));
+        assert_eq!(broken(|rules| rules.replaces = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.completes = false), Some(Broken::Deadlock));
+        assert_eq!(broken(|rules| rules.deduplicated = false), Some(Broken::ExactlyOnce));
+        assert_eq!(broken(|rules| rules.repeated = false), Some(Broken::Deadlock));
+    }
+}
