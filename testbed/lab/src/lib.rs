@@ -21,5 +21,6 @@ pub mod paths;
 pub mod rank;
 pub mod run;
 pub mod schedule;
+mod shaper;
 pub mod stf;
 pub mod survive;

@@ -5,20 +5,15 @@
 //! | 10.79.I.0/24 | the host at leaf I: the switch's at leaf 0, worker I - 1's at the others; the leaf is .254 |
 //! | 10.79.100.0/24 | links of leaves and spines, two addresses each |
 
-use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in, script};
+use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 use netfold_wire::UDP_PORT;
 use serde_json::Value;
 
-/// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets itself.
-const BURST: u32 = 80 << 10;
-
-/// Room for packets that wait in a shaper, in bytes.
-const LIMIT: u32 = 1 << 20;
+use crate::shaper;
 
 /// Leaves distinguish flows by their ports, and spines by nothing: they have one way to each leaf. The seed of the hash is the kernel's own
 /// choice unless it is given.
@@ -87,10 +82,7 @@ impl Fabric {
         self.up(&below, &format!("up{spine}"), lower, 31)?;
         self.up(&above, &format!("down{leaf}"), upper, 31)?;
         for (namespace, device) in [(&below, format!("up{spine}")), (&above, format!("down{leaf}"))] {
-            let rate = self.rate_bps;
-            command(&format!(
-                "ip netns exec {namespace} tc qdisc add dev {device} root tbf rate {rate:.0}bit burst {BURST} limit {LIMIT}"
-            ))?;
+            shaper::shape(namespace, &device, self.rate_bps)?;
         }
         self.on(&above, &format!("route add 10.79.{leaf}.0/24 via {lower}"))
     }
@@ -125,17 +117,10 @@ impl Fabric {
     /// Gives all links of a spine this part of their rate, in both directions.
     pub(super) fn slow(&self, spine: usize, part: f64) -> Result<(), CommandError> {
         let rate = self.rate_bps * part;
-        let change = |device: &str| {
-            format!("qdisc change dev {device} root tbf rate {rate:.0}bit burst {BURST} limit {LIMIT}\n")
-        };
-        let downlinks = (0..self.leaves).fold(String::new(), |mut lines, leaf| {
-            let _ = write!(lines, "{}", change(&format!("down{leaf}")));
-            lines
-        });
-        script(&format!("ip netns exec {} tc -batch -", self.spine(spine)), &downlinks)?;
+        let downlinks: Vec<String> = (0..self.leaves).map(|leaf| format!("down{leaf}")).collect();
+        shaper::reshape(&self.spine(spine), &downlinks, rate)?;
         for leaf in 0..self.leaves {
-            let uplink = change(&format!("up{spine}"));
-            script(&format!("ip netns exec {} tc -batch -", self.leaf(leaf)), &uplink)?;
+            shaper::reshape(&self.leaf(leaf), &[format!("up{spine}")], rate)?;
         }
         Ok(())
     }

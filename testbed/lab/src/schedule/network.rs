@@ -13,6 +13,8 @@ use std::process::Command;
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 use netfold_wire::UDP_PORT;
 
+use crate::shaper;
+
 /// Hosts.
 pub(super) const HOSTS: usize = 4;
 
@@ -21,12 +23,6 @@ pub(super) const SHARED: usize = 0;
 
 /// The code point of packets of the important half of the classes.
 pub(super) const IMPORTANT_DSCP: u8 = 46;
-
-/// Room for bursts in the shapers, in bytes: above the 64 KiB of one segmented send, which tbf would otherwise cut into packets itself.
-const BURST: u32 = 80 << 10;
-
-/// Room for packets that wait in a shaper, in bytes.
-const LIMIT: u32 = 1 << 20;
 
 /// The address of the switch.
 const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 81, 255, 1);
@@ -101,26 +97,9 @@ impl Network {
 
 /// Shapes what a device sends.
 fn shape(namespace: &str, device: &str, link: Link, rate_bps: f64) -> Result<(), CommandError> {
-    let tc = |words: String| command(&format!("ip netns exec {namespace} tc {words}")).map(drop);
-    let dev = format!("dev {device}");
     match link {
-        Link::Plain => {
-            tc(format!("qdisc add {dev} root tbf rate {rate_bps:.0}bit burst {BURST} limit {LIMIT}"))
-        }
-        Link::Classes => {
-            // Each class may have all of the rate; what none is guaranteed goes to the important one first.
-            let rates = |part: f64| format!("rate {:.0}bit ceil {rate_bps:.0}bit", rate_bps * part);
-            let bursts = format!("burst {BURST} cburst {BURST}");
-            tc(format!("qdisc add {dev} root handle 1: htb default 20"))?;
-            tc(format!("class add {dev} parent 1: classid 1:1 htb {} {bursts}", rates(1.0)))?;
-            tc(format!("class add {dev} parent 1:1 classid 1:10 htb {} {bursts} prio 0", rates(0.98)))?;
-            tc(format!("class add {dev} parent 1:1 classid 1:20 htb {} {bursts} prio 1", rates(0.02)))?;
-            // The upper six bits of the byte.
-            let tos = IMPORTANT_DSCP << 2;
-            tc(format!(
-                "filter add {dev} parent 1: protocol ip prio 1 u32 match ip tos {tos:#x} 0xfc flowid 1:10"
-            ))
-        }
+        Link::Plain => shaper::shape(namespace, device, rate_bps),
+        Link::Classes => shaper::shape_by_class(namespace, device, rate_bps, IMPORTANT_DSCP),
     }
 }
 
