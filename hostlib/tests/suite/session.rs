@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netfold::{Builder, Communicator, Error, Mode, ReduceOp};
-use netfold_control::{Join, Refusal, Resume, ResumeTicket, SessionEvent, SessionRequest};
+use netfold_control::{Hold, Join, Refusal, Resume, ResumeTicket, SessionEvent, SessionRequest};
 use netfold_io::vacant_address;
 
 use crate::support::{self, HANG_GUARD};
@@ -416,5 +416,33 @@ fn the_leave_request_is_sent_when_the_controller_is_reachable_again() {
         panic!("no leave request");
     });
     builder.connect().unwrap().leave().unwrap();
+    port.join().unwrap();
+}
+
+/// The controller's order not to begin an iteration for some time holds back operations, and nothing else.
+#[test]
+fn an_operation_waits_for_the_end_of_a_hold() {
+    const HOLD: Duration = Duration::from_millis(2500);
+    let (ready, is_ready) = mpsc::channel();
+    let (builder, port) = port(move |mut port, _| {
+        port.admit();
+        let ordered = Instant::now();
+        port.send(&SessionEvent::Hold(Hold { after_us: 0, until_us: HOLD.as_micros() as u64 }));
+        // A heartbeat that was sent after the order was read, even if the first was on its way already.
+        for _ in 0..2 {
+            while !matches!(port.read(), Some(SessionRequest::Alive { .. })) {}
+            port.send(&SessionEvent::Alive {});
+        }
+        ready.send(()).unwrap();
+        port.udp.set_read_timeout(Some(HANG_GUARD)).unwrap();
+        port.udp.recv_from(&mut [0; 2048]).unwrap();
+        assert!(ordered.elapsed() >= HOLD, "{:?}", ordered.elapsed());
+        port.send(&SessionEvent::Refused { reason: Refusal::Busy, message: "shutting down".into() });
+        while port.read().is_some() {}
+    });
+    let comm = builder.connect().unwrap();
+    is_ready.recv_timeout(HANG_GUARD).unwrap();
+    comm.barrier().unwrap_err();
+    drop(comm);
     port.join().unwrap();
 }
