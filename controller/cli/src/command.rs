@@ -23,6 +23,7 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 use netfold_control::CongestionAlgorithm;
+use netfold_controller::schedule::Schedule;
 use netfold_wire::dscp::DSCP_MAX;
 use netfold_wire::{CLASSES_MAX, Dscp};
 
@@ -100,6 +101,12 @@ pub(crate) enum Command {
 fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
     let names: Vec<&str> = CongestionAlgorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
     CongestionAlgorithm::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))
+}
+
+/// What is done about jobs that share links, by its name.
+fn schedule(name: &str) -> Result<Schedule, String> {
+    let names = Schedule::ALL.map(Schedule::name).join(", ");
+    Schedule::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 /// One code point for each class, from a list whose entries each cover the same number of classes.

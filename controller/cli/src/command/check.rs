@@ -94,6 +94,7 @@ impl Check {
         findings.extend(pairs.as_deref().unwrap_or_default().iter().cloned());
         report::findings(output, &findings, &unread)?;
         pairs?;
+        report::clean(output, &findings)?;
         let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         match findings.len() - errors {
             0 if errors == 0 => Ok(()),

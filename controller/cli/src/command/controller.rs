@@ -121,7 +121,7 @@ pub(crate) struct ControllerCommand {
     ranking: Ranking,
     /// What to do about jobs that share links, by their measured iterations: off, cassini (delay iterations so that jobs communicate in turns) or
     /// crux (`--ranking crux` by what is measured, not declared).
-    #[arg(long, value_name = "HOW", default_value = "off", value_parser = schedule)]
+    #[arg(long, value_name = "HOW", default_value = "off", value_parser = super::schedule)]
     schedule: Schedule,
     /// The bands of classes that jobs get by their ranking: a number of equal bands, or the classes of each, the most important first,
     /// as in 12-15,4-11,0-3.
@@ -189,6 +189,7 @@ impl ControllerCommand {
             return action.run(output);
         }
         self.check_files()?;
+        self.check_ranking()?;
         let stop = Stop::on_signals()?;
         if self.exit_with_stdin {
             stop.with_stdin();
@@ -245,6 +246,15 @@ impl ControllerCommand {
         )))
     }
 
+    /// Refuses a ranking other than that of the schedule.
+    fn check_ranking(&self) -> Result<(), CliError> {
+        if self.schedule == Schedule::Crux && self.ranking == Ranking::Priority {
+            let message = "--schedule crux ranks jobs by what is measured, --ranking priority by their tenants: give one of the two";
+            return Err(CliError::Usage(message.into()));
+        }
+        Ok(())
+    }
+
     /// This controller's name in the cluster.
     fn name(&self) -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -288,6 +298,14 @@ impl ControllerCommand {
         })
     }
 
+    /// How jobs are ranked. A schedule that ranks them is a ranking of its own.
+    fn ranking(&self) -> Ranking {
+        match self.schedule {
+            Schedule::Crux => Ranking::Crux,
+            Schedule::Off | Schedule::Cassini => self.ranking,
+        }
+    }
+
     fn topology(&self) -> Result<Option<Topology>, CliError> {
         self.topology.as_deref().map(topology_in).transpose()
     }
@@ -304,10 +322,7 @@ impl ControllerCommand {
             congestion: self.congestion,
             multipath: self.multipath.multipath(if has_ecmp { UDP_PORTS_WITH_ECMP } else { 1 }),
             banding: Banding {
-                ranking: match self.schedule {
-                    Schedule::Crux => Ranking::Crux,
-                    Schedule::Off | Schedule::Cassini => self.ranking,
-                },
+                ranking: self.ranking(),
                 bands: self.bands.clone(),
                 dscp: self.dscp,
                 link_bps: self.link_rate.0,
@@ -458,11 +473,6 @@ fn sharing(name: &str) -> Result<Sharing, String> {
 fn ranking(name: &str) -> Result<Ranking, String> {
     let names = Ranking::ALL.map(Ranking::name).join(", ");
     Ranking::from_name(name).ok_or_else(|| format!("give one of {names}"))
-}
-
-fn schedule(name: &str) -> Result<Schedule, String> {
-    let names = Schedule::ALL.map(Schedule::name).join(", ");
-    Schedule::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 fn topology_in(path: &Path) -> Result<Topology, CliError> {

@@ -142,6 +142,20 @@ struct RunOptions {
     authenticated: bool,
 }
 
+/// The slowest link, in bits a second.
+const RATE_MIN: u64 = 1_000_000;
+
+/// Refuses slots and rates with which an experiment over shaped links does not work.
+fn check_link(slots: u32, rate: Bits) -> Result<(), CliError> {
+    if !slots.is_power_of_two() {
+        return Err(CliError::Usage(format!("--slots {slots}: give a power of two")));
+    }
+    if rate.0 < RATE_MIN {
+        return Err(CliError::Usage("--rate: give 1M or more, in bits a second".into()));
+    }
+    Ok(())
+}
+
 fn collective(name: &str) -> Result<Collective, String> {
     let through_switches = |collective: &Collective| collective.info().descriptor_code.is_some();
     // As `bench star` has them, too.

@@ -101,5 +101,10 @@ pub(super) fn findings(output: &Output, findings: &[Finding], unread: &[&str]) -
     if !unread.is_empty() {
         output.line(format_args!("# not readable on this host: {}", unread.join(", ")))?;
     }
+    Ok(())
+}
+
+/// That everything was checked, and nothing found.
+pub(super) fn clean(output: &Output, findings: &[Finding]) -> Result<(), CliError> {
     if findings.is_empty() { output.line(format_args!("nothing was found")) } else { Ok(()) }
 }

@@ -15,9 +15,6 @@ use crate::size::{Bits, Bytes};
 /// Most that the most loaded spine may have over the mean with several ports.
 const IMBALANCE_MAX: f64 = 1.15;
 
-/// The slowest link, in bits a second: what a spine keeps of it is still more than a packet in a tenth of a second.
-const RATE_MIN: u64 = 1_000_000;
-
 const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed paths                         8 leaves, 4 spines, 16 ports a worker: a minute
@@ -76,12 +73,7 @@ impl Paths {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
-        if !self.slots.is_power_of_two() {
-            return Err(CliError::Usage(format!("--slots {}: give a power of two", self.slots)));
-        }
-        if self.rate.0 < RATE_MIN {
-            return Err(CliError::Usage("--rate: give 1M or more, in bits a second".into()));
-        }
+        super::check_link(self.slots, self.rate)?;
         let failed = |error| CliError::testbed("the fabric with several paths", error);
         lifetime::before_exit_on_signal(netfold_lab::paths::abandon)?;
         let bar = output.bar(0, "{spinner} {msg}");

@@ -1,5 +1,7 @@
 //! `netfold testbed schedule`.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,9 +22,6 @@ const CASSINI_MAX: f64 = 1.08;
 /// The same of the important job with priorities.
 const CRUX_MAX: f64 = 1.03;
 
-/// The slowest link, in bits a second.
-const RATE_MIN: u64 = 1_000_000;
-
 const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed schedule                       two jobs at a link of 200 Mbit/s: four minutes
@@ -39,7 +38,7 @@ Examples, as root:
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScheduleCommand {
     /// Schedules to run, separated by commas: off, cassini, crux. Default: all.
-    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = schedule)]
+    #[arg(long, value_name = "SCHEDULE", value_delimiter = ',', value_parser = crate::command::schedule)]
     schedules: Vec<Schedule>,
     /// Rate of the shared link, in bits a second.
     #[arg(long, value_name = "RATE", default_value = "200M")]
@@ -68,11 +67,6 @@ pub(super) struct ScheduleCommand {
     plot: Option<PathBuf>,
 }
 
-fn schedule(name: &str) -> Result<Schedule, String> {
-    let names = Schedule::ALL.map(Schedule::name).join(", ");
-    Schedule::from_name(name).ok_or_else(|| format!("give one of {names}"))
-}
-
 #[derive(Debug, Serialize)]
 struct Event<'a> {
     event: &'static str,
@@ -87,6 +81,13 @@ impl ScheduleCommand {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         let config = self.config()?;
         let failed = |error| CliError::testbed("the network with a shared link", error);
+        let unwritable = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CliError::File { path, source }
+        };
+        // Before minutes of measuring.
+        let plot =
+            self.plot.as_deref().map(|path| File::create(path).map_err(unwritable(path))).transpose()?;
         lifetime::before_exit_on_signal(netfold_lab::schedule::abandon)?;
         let mut rig = ScheduleRig::new(config.clone()).map_err(failed)?;
         let bar = output.bar(0, "{spinner} {msg}");
@@ -100,8 +101,8 @@ impl ScheduleCommand {
             all.push(row);
         }
         bar.finish_and_clear();
-        if let Some(path) = &self.plot {
-            draw(path, &all)?;
+        if let (Some(mut file), Some(path)) = (plot, self.plot.as_deref()) {
+            file.write_all(drawn(&all).as_bytes()).map_err(unwritable(path))?;
         }
         match problems.is_empty() {
             true => output.line(format_args!(
@@ -136,12 +137,7 @@ impl ScheduleCommand {
     fn config(&self) -> Result<ScheduleConfig, CliError> {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
-        if !self.slots.is_power_of_two() {
-            return Err(CliError::Usage(format!("--slots {}: give a power of two", self.slots)));
-        }
-        if self.rate.0 < RATE_MIN {
-            return Err(CliError::Usage("--rate: give 1M or more, in bits a second".into()));
-        }
+        super::check_link(self.slots, self.rate)?;
         // Of the bytes of a packet 94 % are lanes, and some time is left for iterations to vary.
         let carried = self.rate.0 / 8 * self.compute / 1000 * 88 / 100;
         let bytes = self.bytes.map_or(carried, |bytes| bytes.0) / 4 * 4;
@@ -235,8 +231,8 @@ fn show(output: &Output, schedule: Schedule, row: &ScheduleRow) -> Result<(), Cl
     Ok(())
 }
 
-/// Iterations of the first job by their number, of each schedule.
-fn draw(path: &Path, all: &[ScheduleRow]) -> Result<(), CliError> {
+/// Iterations of both jobs by their number, under each schedule (SVG).
+fn drawn(all: &[ScheduleRow]) -> String {
     let together = all.iter().filter(|row| row.jobs == Jobs::Both);
     let series = together.flat_map(|row| {
         row.rows.iter().map(|job| {
@@ -250,6 +246,5 @@ fn draw(path: &Path, all: &[ScheduleRow]) -> Result<(), CliError> {
         y: "time (ms)".into(),
         series: series.collect(),
     };
-    let source = |source| CliError::File { path: path.to_owned(), source };
-    std::fs::write(path, svg(&[Plot::Lines(lines)])).map_err(source)
+    svg(&[Plot::Lines(lines)])
 }
