@@ -44,12 +44,9 @@ mod scalar;
 mod simulate;
 #[cfg(test)]
 mod tests;
-#[cfg(not(target_arch = "x86_64"))]
-mod vector_none;
-#[cfg(not(target_arch = "x86_64"))]
-use vector_none as vector;
-#[cfg(target_arch = "x86_64")]
-#[path = "quantize/vector_avx2.rs"]
+#[cfg_attr(target_arch = "x86_64", path = "quantize/vector_avx2.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "quantize/vector_neon.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "quantize/vector_none.rs")]
 mod vector;
 
 use half::{bf16, f16};
@@ -169,25 +166,21 @@ pub struct Kernel(Instructions);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instructions {
     Scalar,
-    #[cfg(target_arch = "x86_64")]
-    Avx2(vector::Avx2),
+    Vector(vector::Simd),
 }
 
 impl Kernel {
     /// Portable code.
     pub const SCALAR: Self = Self(Instructions::Scalar);
 
-    /// The AVX2 kernel (with FMA and F16C) where this processor has it.
-    pub fn avx2() -> Option<Self> {
-        #[cfg(target_arch = "x86_64")]
-        return vector::Avx2::detect().map(|avx2| Self(Instructions::Avx2(avx2)));
-        #[cfg(not(target_arch = "x86_64"))]
-        None
+    /// The vector kernel where this processor has one: AVX2 (with FMA and F16C) on x86-64, NEON on aarch64.
+    pub fn vector() -> Option<Self> {
+        vector::Simd::detect().map(|simd| Self(Instructions::Vector(simd)))
     }
 
     /// The fastest kernel of this processor.
     pub fn detect() -> Self {
-        Self::avx2().unwrap_or(Self::SCALAR)
+        Self::vector().unwrap_or(Self::SCALAR)
     }
 
     /// Copies elements as they are into lanes, big-endian, and zeroes the rest of `lanes`.
@@ -201,8 +194,7 @@ impl Kernel {
     pub fn pack_words<T: Element>(self, block: &[T], lanes: &mut [u8]) {
         match self.0 {
             Instructions::Scalar => raw::pack(block, lanes),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(avx2) => vector::pack_words(avx2, block, lanes),
+            Instructions::Vector(simd) => vector::pack_words(simd, block, lanes),
         }
     }
 
@@ -215,8 +207,7 @@ impl Kernel {
     pub fn unpack_words<T: Element>(self, lanes: &[u8], block: &mut [T]) {
         match self.0 {
             Instructions::Scalar => raw::unpack(lanes, block),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(avx2) => vector::unpack_words(avx2, lanes, block),
+            Instructions::Vector(simd) => vector::unpack_words(simd, lanes, block),
         }
     }
 
@@ -225,8 +216,7 @@ impl Kernel {
     pub fn pack_elements(self, coding: ElementCoding, elements: &[u8], lanes: &mut [u8]) {
         match self.0 {
             Instructions::Scalar => elements::pack(coding, elements, lanes),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(avx2) => vector::pack_elements(avx2, coding, elements, lanes),
+            Instructions::Vector(simd) => vector::pack_elements(simd, coding, elements, lanes),
         }
     }
 
@@ -235,17 +225,15 @@ impl Kernel {
     pub fn unpack_elements(self, coding: ElementCoding, lanes: &[u8], elements: &mut [u8]) {
         match self.0 {
             Instructions::Scalar => elements::unpack(coding, lanes, elements),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(avx2) => vector::unpack_elements(avx2, coding, lanes, elements),
+            Instructions::Vector(simd) => vector::unpack_elements(simd, coding, lanes, elements),
         }
     }
 
-    /// The name in reports.
+    /// The name in reports: `scalar`, `avx2` or `neon`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Instructions::Scalar => "scalar",
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(_) => "avx2",
+            Instructions::Vector(_) => vector::Simd::NAME,
         }
     }
 }
@@ -374,8 +362,7 @@ impl Quantizer {
     pub fn exponent<T: Float>(&self, block: &[T]) -> u8 {
         let magnitude = match self.kernel.0 {
             Instructions::Scalar => scalar::magnitude_max(block),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2(avx2) => vector::magnitude_max(avx2, block),
+            Instructions::Vector(simd) => vector::magnitude_max(simd, block),
         };
         let exponent = T::exponent_of(magnitude).max(EXPONENT_MIN);
         // Numbers that bring their own exponents have none in common.
@@ -445,20 +432,16 @@ impl Quantizer {
             (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => {
                 scalar::pack16(block, scale, self.headroom, lanes);
             }
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
-                vector::pack32(avx2, block, scale, self.headroom, lanes)
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Vector(simd)) => {
+                vector::pack32(simd, block, scale, self.headroom, lanes)
             }
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
-                vector::pack16(avx2, block, scale, self.headroom, lanes)
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Vector(simd)) => {
+                vector::pack16(simd, block, scale, self.headroom, lanes)
             }
             (Lanes::Half, Instructions::Scalar) => scalar::pack_half(block, scale, lanes),
             (Lanes::Float, Instructions::Scalar) => scalar::pack_float(block, lanes),
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Half, Instructions::Avx2(avx2)) => vector::pack_half(avx2, block, scale, lanes),
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Float, Instructions::Avx2(avx2)) => vector::pack_float(avx2, block, lanes),
+            (Lanes::Half, Instructions::Vector(simd)) => vector::pack_half(simd, block, scale, lanes),
+            (Lanes::Float, Instructions::Vector(simd)) => vector::pack_float(simd, block, lanes),
         }
     }
 
@@ -468,12 +451,10 @@ impl Quantizer {
         match (self.lanes.element_bytes(), self.kernel.0) {
             (2, Instructions::Scalar) => scalar::pack16_stochastic(block, (range, bias), (rng, 0), lanes),
             (_, Instructions::Scalar) => scalar::pack32_stochastic(block, range, (rng, 0), lanes),
-            #[cfg(target_arch = "x86_64")]
-            (2, Instructions::Avx2(avx2)) => {
-                vector::pack16_stochastic(avx2, block, (range, bias), rng, lanes)
+            (2, Instructions::Vector(simd)) => {
+                vector::pack16_stochastic(simd, block, (range, bias), rng, lanes)
             }
-            #[cfg(target_arch = "x86_64")]
-            (_, Instructions::Avx2(avx2)) => vector::pack32_stochastic(avx2, block, range, rng, lanes),
+            (_, Instructions::Vector(simd)) => vector::pack32_stochastic(simd, block, range, rng, lanes),
         }
     }
 
@@ -499,19 +480,16 @@ impl Quantizer {
                 let rng = rng.block(number);
                 match instructions {
                     Instructions::Scalar => residual::stochastic(block, range, (rng, 0), residual),
-                    #[cfg(target_arch = "x86_64")]
-                    Instructions::Avx2(avx2) => vector::left_of_chance(avx2, block, range, rng, residual),
+                    Instructions::Vector(simd) => vector::left_of_chance(simd, block, range, rng, residual),
                 }
             }
             (None, Instructions::Scalar) if wide => residual::nearest32(block, scales, headroom, residual),
             (None, Instructions::Scalar) => residual::nearest16(block, scales, headroom, residual),
-            #[cfg(target_arch = "x86_64")]
-            (None, Instructions::Avx2(avx2)) if wide => {
-                vector::left_of_nearest32(avx2, block, scales, headroom, residual);
+            (None, Instructions::Vector(simd)) if wide => {
+                vector::left_of_nearest32(simd, block, scales, headroom, residual);
             }
-            #[cfg(target_arch = "x86_64")]
-            (None, Instructions::Avx2(avx2)) => {
-                vector::left_of_nearest16(avx2, block, scales, headroom, residual);
+            (None, Instructions::Vector(simd)) => {
+                vector::left_of_nearest16(simd, block, scales, headroom, residual);
             }
         }
     }
@@ -537,20 +515,16 @@ impl Quantizer {
         match (self.lanes, self.kernel.0) {
             (Lanes::Bfp32 | Lanes::Saturating, Instructions::Scalar) => scalar::unpack32(lanes, scale, block),
             (Lanes::Bfp16 | Lanes::Wide, Instructions::Scalar) => scalar::unpack16(lanes, scale, bias, block),
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Avx2(avx2)) => {
-                vector::unpack32(avx2, lanes, scale, block)
+            (Lanes::Bfp32 | Lanes::Saturating, Instructions::Vector(simd)) => {
+                vector::unpack32(simd, lanes, scale, block)
             }
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Bfp16 | Lanes::Wide, Instructions::Avx2(avx2)) => {
-                vector::unpack16(avx2, lanes, scale, bias, block)
+            (Lanes::Bfp16 | Lanes::Wide, Instructions::Vector(simd)) => {
+                vector::unpack16(simd, lanes, scale, bias, block)
             }
             (Lanes::Half, Instructions::Scalar) => scalar::unpack_half(lanes, scale, block),
             (Lanes::Float, Instructions::Scalar) => scalar::unpack_float(lanes, block),
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Half, Instructions::Avx2(avx2)) => vector::unpack_half(avx2, lanes, scale, block),
-            #[cfg(target_arch = "x86_64")]
-            (Lanes::Float, Instructions::Avx2(avx2)) => vector::unpack_float(avx2, lanes, block),
+            (Lanes::Half, Instructions::Vector(simd)) => vector::unpack_half(simd, lanes, scale, block),
+            (Lanes::Float, Instructions::Vector(simd)) => vector::unpack_float(simd, lanes, block),
         }
     }
 

@@ -19,7 +19,10 @@ struct Entry {
 
 macro_rules! generated {
     ($module:ident) => {
-        #[expect(unsafe_code, reason = "generated: calls of the SIMD builds, after detection")]
+        #[cfg_attr(
+            target_arch = "x86_64",
+            expect(unsafe_code, reason = "generated: calls of the SIMD builds, after detection")
+        )]
         #[allow(missing_docs, clippy::all, reason = "generated text")]
         mod $module {
             use crate::runtime as rt;

@@ -2,7 +2,8 @@
 //!
 //! Buffers are bytes in native byte order and of any alignment, because they come from sockets, shared memory and foreign
 //! languages. No I/O, no threads, no allocation. One loop for each element type and operation, which the compiler
-//! vectorises; on x86-64 the loops exist twice, and the AVX2 ones are taken where the processor has AVX2 and F16C.
+//! vectorises; on x86-64 the loops exist twice, and the AVX2 ones are taken where the processor has AVX2 and F16C. On aarch64 they use NEON,
+//! which every processor has.
 //!
 //! ```
 //! use netfold_collectives::reduce::{finish, reduce};
@@ -35,6 +36,8 @@
 //!
 //! Bit operations are for integers alone; averages and everything else for every type. See [`supports`].
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod float16;
 mod kernel;
 #[cfg(test)]
@@ -46,7 +49,11 @@ use thiserror::Error;
 
 use crate::{DType, ReduceOp};
 
-use kernel::{InPlace, OutOfPlace, Soft};
+#[cfg(target_arch = "aarch64")]
+use aarch64::Neon as Base;
+#[cfg(not(target_arch = "aarch64"))]
+use kernel::Soft as Base;
+use kernel::{InPlace, OutOfPlace};
 
 /// Why buffers could not be reduced. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -104,7 +111,7 @@ pub fn reduce(op: ReduceOp, dtype: DType, into: &mut [u8], from: &[u8]) -> Resul
         avx2.reduce(op, dtype, into, from);
         return Ok(());
     }
-    kernel::fold(op, dtype, InPlace { into, from, half: Soft });
+    kernel::fold(op, dtype, InPlace { into, from, half: Base });
     Ok(())
 }
 
@@ -127,7 +134,7 @@ pub fn reduce_from(
         avx2.reduce_from(op, dtype, into, a, b);
         return Ok(());
     }
-    kernel::fold(op, dtype, OutOfPlace { into, a, b, half: Soft });
+    kernel::fold(op, dtype, OutOfPlace { into, a, b, half: Base });
     Ok(())
 }
 
@@ -148,7 +155,7 @@ pub fn divide(dtype: DType, bytes: &mut [u8], by: u32) -> Result<(), ReduceError
         avx2.divide(dtype, bytes, by);
         return Ok(());
     }
-    kernel::divide(dtype, bytes, by, Soft);
+    kernel::divide(dtype, bytes, by, Base);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Properties of the quantiser: kernels agree, errors stay within the documented bounds, no carry crosses.
 
 use half::{bf16, f16};
+use netfold_testkit::binary16::nearest_binary16;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -50,8 +51,8 @@ fn random(rng: &mut SmallRng, len: usize) -> Vec<f32> {
 
 /// Both kernels on one block: exponent, lanes and results, at any exponent and not only the agreed one.
 fn assert_kernels_agree<T: Float + PartialEq + std::fmt::Debug>(block: &[T], quantizer: &Quantizer, exp: u8) {
-    let Some(avx2) = Kernel::avx2() else { return };
-    let fast = Quantizer { kernel: avx2, ..*quantizer };
+    let Some(vector) = Kernel::vector() else { return };
+    let fast = Quantizer { kernel: vector, ..*quantizer };
     let slow = Quantizer { kernel: Kernel::SCALAR, ..*quantizer };
     assert_eq!(fast.exponent(block), slow.exponent(block));
     let bytes = (block.len() * quantizer.lanes.element_bytes()).next_multiple_of(4) + 8;
@@ -115,11 +116,11 @@ fn kernels_agree_bf16() {
 /// Every 16-bit pattern of packed sums, through both kernels and every exponent's scale.
 #[test]
 fn kernels_agree_on_every_packed_sum() {
-    let Some(avx2) = Kernel::avx2() else { return };
+    let Some(vector) = Kernel::vector() else { return };
     let lanes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_be_bytes).collect();
     for exp in 0..=255 {
         for world in [1, 2, 32] {
-            let fast = Quantizer::with_kernel(Lanes::Bfp16, world, avx2);
+            let fast = Quantizer::with_kernel(Lanes::Bfp16, world, vector);
             let slow = Quantizer::with_kernel(Lanes::Bfp16, world, Kernel::SCALAR);
             let (mut x, mut y) = (vec![f32::NAN; 1 << 16], vec![0.0f32; 1 << 16]);
             fast.unpack(&lanes, exp, world, &mut x);
@@ -139,8 +140,8 @@ fn kernels_agree_on_every_packed_sum() {
 
 /// Lanes of any bits, NaN included, from any address: both kernels unpack the same.
 fn kernels_agree_on_lanes<T: Float>(lanes: Lanes, bytes: &[u8], exp: u8) {
-    let Some(avx2) = Kernel::avx2() else { return };
-    let fast = Quantizer::with_kernel(lanes, 5, avx2);
+    let Some(vector) = Kernel::vector() else { return };
+    let fast = Quantizer::with_kernel(lanes, 5, vector);
     let slow = Quantizer::with_kernel(lanes, 5, Kernel::SCALAR);
     let len = fast.block_elements(bytes.len());
     let (mut x, mut y) = (vec![T::NAN; len], vec![T::default(); len]);
@@ -480,7 +481,7 @@ fn switch(lanes: Lanes, shares: &[Vec<u8>]) -> (Vec<u8>, bool) {
             }
             Lanes::Half => {
                 let fixed = |bits: u32| (f16::from_bits(bits as u16).to_f64() * 32768.0).round_ties_even();
-                folded.extend(f16::from_f64(bits.map(fixed).sum::<f64>() / 32768.0).to_be_bytes());
+                folded.extend(nearest_binary16(bits.map(fixed).sum::<f64>() / 32768.0).to_be_bytes());
             }
             _ => {
                 let sum: f64 = bits.map(|bits| f64::from(f32::from_bits(bits))).sum();

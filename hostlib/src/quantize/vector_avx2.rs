@@ -29,7 +29,12 @@ pub(super) use rounded::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Avx2(());
 
+pub(crate) use Avx2 as Simd;
+
 impl Avx2 {
+    /// The name in reports.
+    pub(super) const NAME: &str = "avx2";
+
     pub(super) fn detect() -> Option<Self> {
         let has = std::arch::is_x86_feature_detected!("avx2")
             && std::arch::is_x86_feature_detected!("fma")

@@ -2,6 +2,7 @@
 //! every one can use it.
 //!
 //! - [`allocation`]: counts the allocations of each thread.
+//! - [`binary16`]: rounds to binary16 by plain arithmetic.
 //! - [`captured`]: child processes that are run to their end, within a deadline.
 //! - [`committed`]: compares generated files with the committed ones.
 //! - [`directory`]: a directory that is removed when dropped.
@@ -14,6 +15,7 @@
 //! - [`wait`]: polls a condition until a deadline.
 
 pub mod allocation;
+pub mod binary16;
 pub mod captured;
 pub mod committed;
 pub mod directory;

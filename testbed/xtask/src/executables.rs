@@ -25,6 +25,9 @@ pub(crate) struct Executable {
     /// The folder of its package, in which it runs.
     package: PathBuf,
     program: PathBuf,
+    /// The program that runs it, where this machine cannot.
+    emulator: Option<&'static str>,
+    arguments: Vec<String>,
 }
 
 /// Those that take minutes, the longest first: where no times are known, the last of them must not begin when all others have ended.
@@ -85,7 +88,7 @@ fn executable(message: &Value) -> Option<Executable> {
     } else {
         format!("{name} {target}")
     };
-    Some(Executable { name, package, program })
+    Some(Executable { name, package, program, emulator: None, arguments: Vec::new() })
 }
 
 /// Runs executables, `jobs` at a time, those first that took longest the last time. `ended` sees each as soon as it has ended.
@@ -138,6 +141,26 @@ fn in_order(mut executables: Vec<Executable>, times: &BTreeMap<String, f64>) -> 
 }
 
 impl Executable {
+    /// Package and target, as in `netfold-io suite`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same, run by an emulator, with arguments.
+    pub(crate) fn emulated(&self, emulator: &'static str, arguments: Vec<String>) -> Self {
+        Self { emulator: Some(emulator), arguments, ..self.clone() }
+    }
+
+    /// The command that runs it.
+    fn command(&self) -> Command {
+        let mut command = match self.emulator {
+            Some(emulator) => Command::new(emulator),
+            None => Command::new(&self.program),
+        };
+        command.args(self.emulator.map(|_| &self.program)).args(&self.arguments);
+        command
+    }
+
     fn run(&self, variables: &[(&str, PathBuf)], logs: &Path) -> Finished {
         let started = Instant::now();
         let log = logs.join(format!("{}.log", self.name.replace(' ', ".")));
@@ -150,13 +173,15 @@ impl Executable {
     fn run_into(&self, log: &Path, variables: &[(&str, PathBuf)]) -> Result<()> {
         let mut file = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         writeln!(file, "\n     Running {} ({})", self.name, self.program.display())?;
-        let mut command = Command::new(&self.program);
+        let mut command = self.command();
         command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package).stdin(Stdio::null());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdout(file.try_clone()?).stderr(file);
-        let status = command.status().with_context(|| format!("cannot start {}", self.program.display()))?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let status = command.status().with_context(|| format!("cannot start {line}"))?;
         if !status.success() {
-            bail!("{} failed ({status}); run it again: {}", self.name, self.program.display());
+            bail!("{} failed ({status}); run it again: {line}", self.name);
         }
         Ok(())
     }
@@ -189,6 +214,25 @@ mod tests {
     }
 
     #[test]
+    fn an_emulator_runs_the_program_with_its_arguments() {
+        let executable = Executable {
+            name: "a suite".into(),
+            package: "/".into(),
+            program: "/t/suite-1".into(),
+            emulator: None,
+            arguments: Vec::new(),
+        };
+        let emulated = executable.emulated("qemu-aarch64", vec!["reduce".into()]);
+        let words = |executable: &Executable| {
+            let command = executable.command();
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&executable), ["/t/suite-1"]);
+        assert_eq!(words(&emulated), ["qemu-aarch64", "/t/suite-1", "reduce"]);
+    }
+
+    #[test]
     fn the_longest_exist() {
         let metadata = crate::metadata::metadata().unwrap();
         for name in LONGEST {
@@ -201,8 +245,13 @@ mod tests {
 
     #[test]
     fn the_longest_run_first_and_the_unknown_before_them() {
-        let executable =
-            |name: &str| Executable { name: name.into(), package: "/".into(), program: "/".into() };
+        let executable = |name: &str| Executable {
+            name: name.into(),
+            package: "/".into(),
+            program: "/".into(),
+            emulator: None,
+            arguments: Vec::new(),
+        };
         let all = ["a suite", "b suite", "c unit tests", "d suite"].map(executable).to_vec();
         let times = BTreeMap::from([("a suite".into(), 1.0), ("b suite".into(), 2.0)]);
         let order: Vec<_> = in_order(all, &times).into_iter().map(|executable| executable.name).collect();

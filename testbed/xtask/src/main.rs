@@ -1,5 +1,6 @@
 //! Netfold's development tasks. CI runs `cargo xtask setup`, `lint`, `release --check` and `test`, as people do.
 
+mod aarch64;
 mod clients;
 mod executables;
 mod fuzz;
@@ -59,7 +60,9 @@ enum Task {
     Release(release::Arguments),
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
     Clients,
-    /// What CI runs: `setup`, `lint`, `release --check`, then `test`
+    /// Build for 64-bit Arm, and run the tests of kernels, formats, switch and protocol in an emulator
+    Aarch64,
+    /// What CI runs: `setup`, `lint`, `release --check`, `aarch64`, then `test`
     Ci,
 }
 
@@ -78,9 +81,11 @@ fn main() -> ExitCode {
         Task::Package(arguments) => package::run_package(&arguments),
         Task::Release(arguments) => release::run(&arguments),
         Task::Clients => clients::run(),
+        Task::Aarch64 => aarch64::run(),
         Task::Ci => {
             let checked = packages::setup().and_then(|()| lint::run()).and_then(|()| release::check());
-            checked.and_then(|()| test::run(&test::Arguments::default()))
+            let emulated = checked.and_then(|()| aarch64::run());
+            emulated.and_then(|()| test::run(&test::Arguments::default()))
         }
     };
     match done {

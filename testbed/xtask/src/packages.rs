@@ -1,10 +1,11 @@
 //! System packages that tests need. `cargo xtask setup` installs them; everything else only names what is missing.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::process;
+use crate::{aarch64, process, tree};
 
 /// A program or module that tests use, and the Debian packages that provide it.
 struct Requirement {
@@ -42,6 +43,12 @@ const FRAMEWORKS: &[Requirement] = &[
 /// What the feature `dpdk` is built with, and what its speed is compared with.
 const DPDK: &[&str] = &["libdpdk-dev", "libclang-dev", "dpdk-dev", "pkg-config"];
 
+/// What the tests for aarch64 are linked with and run by.
+const AARCH64: &[Requirement] = &[
+    requirement(aarch64::COMPILER, &["--version"], &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+    requirement(aarch64::EMULATOR, &["--version"], &["qemu-user"]),
+];
+
 /// Programs that no package of Debian's has, or that one seldom wants.
 const OPTIONAL: &[(&str, &str)] = &[
     ("p4c-bm2-ss", "the P4 compiler on the printed programs (see p4.org)"),
@@ -58,9 +65,48 @@ pub(crate) fn setup() -> Result<()> {
     let packages = missing();
     if packages.is_empty() {
         println!("all packages that tests use are installed");
-        return Ok(());
+    } else {
+        install(&packages)?;
     }
-    install(&packages)
+    setup_aarch64();
+    Ok(())
+}
+
+/// Installs what the tests for aarch64 need. Where that fails they are skipped: not every distribution has cross compilers, and not every toolchain is
+/// rustup's.
+fn setup_aarch64() {
+    let packages = packages_of(AARCH64);
+    if !packages.is_empty()
+        && let Err(problem) = install(&packages)
+    {
+        println!("tests for aarch64 will be skipped: {problem:#}");
+        return;
+    }
+    if has_target(aarch64::TARGET).is_ok_and(|has| has) {
+        return;
+    }
+    if !process::works("rustup", &["target", "add", aarch64::TARGET]) {
+        println!("tests for aarch64 will be skipped: `rustup target add {}` failed", aarch64::TARGET);
+    }
+}
+
+/// What the tests for aarch64 lack, if anything.
+pub(crate) fn missing_for_aarch64() -> Option<String> {
+    let missing = packages_of(AARCH64);
+    if !missing.is_empty() {
+        return Some(format!("missing packages: {}", missing.join(" ")));
+    }
+    let has_target = has_target(aarch64::TARGET).is_ok_and(|has| has);
+    (!has_target)
+        .then(|| format!("there is no standard library for {0} (`rustup target add {0}`)", aarch64::TARGET))
+}
+
+/// Whether there is a standard library for a target.
+pub(crate) fn has_target(target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]).current_dir(tree::root());
+    let output = rustc.stderr(Stdio::null()).output().context("cannot start rustc")?;
+    Ok(output.status.success() && Path::new(String::from_utf8(output.stdout)?.trim()).is_dir())
 }
 
 /// Says which checks the tests leave out because something is missing, and how to install it.
@@ -77,13 +123,14 @@ pub(crate) fn name_missing() {
     }
 }
 
-fn missing() -> Vec<&'static str> {
+/// The packages of what is missing.
+fn packages_of(requirements: &[Requirement]) -> Vec<&'static str> {
     let lacks = |requirement: &&Requirement| !process::works(requirement.program, requirement.check);
-    let mut packages: Vec<&str> = FRAMEWORKS
-        .iter()
-        .filter(lacks)
-        .flat_map(|requirement| requirement.packages.iter().copied())
-        .collect();
+    requirements.iter().filter(lacks).flat_map(|requirement| requirement.packages.iter().copied()).collect()
+}
+
+fn missing() -> Vec<&'static str> {
+    let mut packages = packages_of(FRAMEWORKS);
     if !has_dpdk() {
         packages.extend(DPDK);
     }

@@ -12,7 +12,6 @@ pub(crate) mod versions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -20,10 +19,10 @@ use self::container::Recipe;
 use self::report::Report;
 use self::root::Root;
 use self::source::Offline;
-use crate::metadata;
+use crate::aarch64::TARGET as AARCH64;
 use crate::package::{deb, wheel};
-use crate::process::{heading, output};
-use crate::tree;
+use crate::process::heading;
+use crate::{metadata, packages};
 
 /// Build every artifact of a release from a clean tree, install each in an empty place, and try it
 #[derive(clap::Args)]
@@ -292,7 +291,7 @@ fn wheels(
     let complete = staged.wheel_licences.is_some() && staged.wheel_list.is_some();
     let tried = trial::python(&built, &folders.trial.join("venv"), complete)?;
     report.enter(&file_name(&built), "a fresh virtual environment", &tried)?;
-    if !has_target(AARCH64)? {
+    if !packages::has_target(AARCH64)? {
         report.skip(format!(
             "the wheel for {AARCH64}: no standard library for it (`rustup target add {AARCH64}`)"
         ));
@@ -303,16 +302,6 @@ fn wheels(
         report.skip(format!("the wheel for {AARCH64}: no zig to link it (`{}`)", tools::INSTALL));
     }
     Ok(())
-}
-
-const AARCH64: &str = "aarch64-unknown-linux-gnu";
-
-/// Whether there is a standard library for a target.
-fn has_target(target: &str) -> Result<bool> {
-    let mut rustc = Command::new("rustc");
-    let folder =
-        output(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(tree::root()))?;
-    Ok(Path::new(String::from_utf8(folder)?.trim()).is_dir())
 }
 
 fn file_name(path: &Path) -> String {

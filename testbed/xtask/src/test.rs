@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 /// What the summaries of all test programs add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Total {
+pub(crate) struct Total {
     passed: u64,
     failed: u64,
     ignored: u64,
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{problem:#}");
     }
     println!("took {:.0} s", started.elapsed().as_secs_f64());
-    println!("{} passed, {} failed, {} ignored", total.passed, total.failed, total.ignored);
+    println!("{total}");
     if !problems.is_empty() || total.failed > 0 {
         bail!("tests failed");
     }
@@ -128,9 +128,20 @@ fn variables(
     variables
 }
 
+impl std::fmt::Display for Total {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed, {} ignored", self.passed, self.failed, self.ignored)
+    }
+}
+
 impl Total {
+    /// Whether tests ran and none failed.
+    pub(crate) fn is_success(&self) -> bool {
+        self.passed > 0 && self.failed == 0
+    }
+
     /// Adds a line of test output if it is a test program's summary.
-    fn add(&mut self, line: &str) {
+    pub(crate) fn add(&mut self, line: &str) {
         let Some(summary) = line.strip_prefix("test result: ") else { return };
         let Some((_, counts)) = summary.split_once(". ") else { return };
         for part in counts.split(';') {

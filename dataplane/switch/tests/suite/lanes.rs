@@ -20,7 +20,10 @@ const FEW_WORDS: usize = 19;
 
 macro_rules! generated {
     ($module:ident) => {
-        #[expect(unsafe_code, reason = "generated: calls of the SIMD builds, after detection")]
+        #[cfg_attr(
+            target_arch = "x86_64",
+            expect(unsafe_code, reason = "generated: calls of the SIMD builds, after detection")
+        )]
         #[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated text")]
         mod $module {
             use netfold_switch::runtime as rt;

@@ -5,6 +5,7 @@ use netfold_io::{PortId, Received};
 use netfold_p4::allreduce::{Child, Node, Parent, job_entries, node_entries};
 use netfold_p4::profile::Numerics;
 use netfold_switch::{Pipeline, Send, SimdLevel, numeric_pipeline};
+use netfold_testkit::binary16::nearest_binary16;
 use netfold_wire::{Flags, Kind, LaneOp, LaneOps, LaneOwner, Packet, Reason, Repr, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -259,7 +260,7 @@ fn every_half_in_range_is_returned_unchanged() {
             let value = f16::from_bits(*sent).to_f64();
             // To units of 2^-15, ties to even.
             let units = (value * 32768.0).round_ties_even();
-            let expected = f16::from_f64(units / 32768.0);
+            let expected = f16::from_bits(nearest_binary16(units / 32768.0));
             let got = f16::from_bits(got);
             assert!(got == expected, "{value} became {got}, not {expected}");
         }
@@ -277,9 +278,9 @@ fn representable_sums_of_halves_are_exact_and_others_rounded_once() {
                 (0..HALVES)
                     .map(|_| {
                         let magnitude = 2f64.powi(rng.random_range(-5..11));
-                        f16::from_f64(magnitude * rng.random_range(-1.0..1.0f64))
+                        f16::from_bits(nearest_binary16(magnitude * rng.random_range(-1.0..1.0f64)))
                     })
-                    .map(|value| f16::from_f64((value.to_f64() * 32768.0).round() / 32768.0).to_bits())
+                    .map(|value| nearest_binary16((value.to_f64() * 32768.0).round() / 32768.0))
                     .collect()
             };
             let contributions: Vec<Vec<u16>> = (0..world).map(|_| contribution()).collect();

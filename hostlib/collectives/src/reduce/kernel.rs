@@ -23,9 +23,11 @@ pub(crate) trait HalfConvert: Copy {
 }
 
 /// Conversion by integer arithmetic.
+#[cfg(any(test, not(target_arch = "aarch64")))]
 #[derive(Clone, Copy)]
 pub(crate) struct Soft;
 
+#[cfg(any(test, not(target_arch = "aarch64")))]
 impl HalfConvert for Soft {
     fn widen(self, from: &[u8], into: &mut Block) {
         for (to, bits) in into.iter_mut().zip(from.as_chunks::<2>().0) {

@@ -1,0 +1,136 @@
+//! Another architecture: everything is built for 64-bit Arm by a cross compiler, and tests are run by QEMU's emulation of its user mode.
+//!
+//! Emulation shows results, not speed, and processors of this machine order accesses to memory more strictly than those of Arm. Tests that
+//! start programs of the project run natively only: the kernel of this machine cannot start those of another architecture.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::executables::{self, Executable, Finished};
+use crate::process::{self, cargo, heading};
+use crate::test::Total;
+use crate::{metadata, packages};
+
+/// The architecture, as rustc names it.
+pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// The cross compiler. It links, and compiles the C code of dependencies, whose build scripts find it by this name.
+pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
+
+/// The emulator.
+pub(crate) const EMULATOR: &str = "qemu-aarch64";
+
+/// Where the cross compiler's packages have the C library.
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+
+/// Processors that are emulated. The first has the base instruction set of ARMv8.0, as BlueField-2 and Graviton1; the other has what the emulator knows, as
+/// arithmetic with binary16.
+const PROCESSORS: [&str; 2] = ["cortex-a72", "max"];
+
+/// Tests to run.
+struct Selection {
+    /// Package and target, as in `netfold-io suite`.
+    executable: &'static str,
+    /// Parts of tests' names; all tests if there are none.
+    only: &'static [&'static str],
+    skip: &'static [&'static str],
+    /// On each processor, since the tested code or a crate below it looks for instructions; otherwise on the first.
+    everywhere: bool,
+}
+
+const fn selection(executable: &'static str) -> Selection {
+    Selection { executable, only: &[], skip: &[], everywhere: false }
+}
+
+/// Kernels against plain code and exact arithmetic, formats, the switch against the interpreter, and the worker's state machine.
+const SELECTIONS: &[Selection] = &[
+    Selection {
+        only: &["quantize::", "confidential::masks::"],
+        everywhere: true,
+        ..selection("netfold unit tests")
+    },
+    Selection { only: &["reduce::"], everywhere: true, ..selection("netfold-collectives unit tests") },
+    selection("netfold-switch suite"),
+    selection("netfold-switch unit tests"),
+    selection("netfold-wire unit tests"),
+    selection("netfold-proto unit tests"),
+    selection("netfold-proto spray"),
+    selection("netfold-control unit tests"),
+    selection("netfold-io conformance"),
+];
+
+/// Seeds and cases, since the emulator takes many times as long as the processor.
+const SHORTER: [(&str, &str); 2] = [("SIM_SEEDS", "20"), ("PROPTEST_CASES", "16")];
+
+/// Builds everything and runs the tests, or says what is missing.
+pub(crate) fn run() -> Result<()> {
+    heading("aarch64");
+    if let Some(missing) = packages::missing_for_aarch64() {
+        println!("skipped the tests for aarch64: {missing}; `cargo xtask setup` installs what it can");
+        return Ok(());
+    }
+    let started = Instant::now();
+    let built = build()?;
+    let logs = metadata::target_folder()?.join("test-logs").join("aarch64");
+    let (mut total, mut problems) = (Total::default(), Vec::new());
+    for (number, processor) in PROCESSORS.iter().enumerate() {
+        let selections = SELECTIONS.iter().filter(|selection| selection.everywhere || number == 0);
+        let executables = selections.map(|selection| selection.of(&built)).collect::<Result<_>>()?;
+        run_on(processor, executables, &logs, |finished| {
+            println!("{}", finished.output.trim_end());
+            finished.output.lines().for_each(|line| total.add(line));
+            problems.extend(finished.problem);
+        })?;
+    }
+    heading("result for aarch64");
+    problems.iter().for_each(|problem| println!("{problem:#}"));
+    println!("took {:.0} s, emulated", started.elapsed().as_secs_f64());
+    println!("{total}");
+    if problems.is_empty() && total.is_success() { Ok(()) } else { bail!("tests for aarch64 failed") }
+}
+
+/// Checks that all packages compile, and builds the test executables.
+fn build() -> Result<Vec<Executable>> {
+    let linker = format!("target.{TARGET}.linker=\"{COMPILER}\"");
+    let target = ["--target", TARGET, "--config", &linker];
+    // DPDK's headers are those of this machine.
+    process::run(cargo(&["check", "--workspace", "--exclude", "netfold-dpdk"]).args(target))?;
+    let mut packages: Vec<&str> = SELECTIONS.iter().map(Selection::package).collect();
+    packages.dedup();
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let arguments: Vec<&str> = target.into_iter().chain(["--lib", "--tests"]).chain(packages).collect();
+    executables::build(&arguments)
+}
+
+/// Runs test executables on a processor.
+fn run_on(
+    processor: &str,
+    executables: Vec<Executable>,
+    logs: &Path,
+    ended: impl FnMut(Finished) + Send,
+) -> Result<()> {
+    heading(&format!("tests on {processor}, emulated"));
+    let mut variables = vec![("QEMU_CPU", processor), ("QEMU_LD_PREFIX", LIBRARIES)];
+    variables.extend(SHORTER);
+    let variables: Vec<_> = variables.into_iter().map(|(name, value)| (name, PathBuf::from(value))).collect();
+    let jobs = thread::available_parallelism().map_or(2, usize::from);
+    executables::run(executables, jobs, &variables, &logs.join(processor), ended)
+}
+
+impl Selection {
+    fn package(&self) -> &'static str {
+        self.executable.split_once(' ').map_or(self.executable, |(package, _)| package)
+    }
+
+    /// The executable with these tests.
+    fn of(&self, built: &[Executable]) -> Result<Executable> {
+        let executable = built.iter().find(|one| one.name() == self.executable);
+        let executable = executable.with_context(|| format!("{} was not built", self.executable))?;
+        let only = self.only.iter().map(ToString::to_string);
+        let skip = self.skip.iter().flat_map(|name| ["--skip".to_owned(), name.to_string()]);
+        Ok(executable.emulated(EMULATOR, only.chain(skip).collect()))
+    }
+}
