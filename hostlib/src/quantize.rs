@@ -44,9 +44,14 @@ mod scalar;
 mod simulate;
 #[cfg(test)]
 mod tests;
-#[cfg_attr(target_arch = "x86_64", path = "quantize/vector_avx2.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "quantize/vector_neon.rs")]
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "quantize/vector_none.rs")]
+#[cfg(target_arch = "x86_64")]
+#[path = "quantize/vector_avx2.rs"]
+mod vector;
+#[cfg(target_arch = "aarch64")]
+#[path = "quantize/vector_neon.rs"]
+mod vector;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[path = "quantize/vector_none.rs"]
 mod vector;
 
 use half::{bf16, f16};

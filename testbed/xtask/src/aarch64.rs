@@ -10,18 +10,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::executables::{self, Executable, Finished};
+use crate::metadata;
+use crate::packages::{self, AARCH64 as TARGET, AARCH64_COMPILER as COMPILER, AARCH64_EMULATOR as EMULATOR};
 use crate::process::{self, cargo, heading};
 use crate::test::Total;
-use crate::{metadata, packages};
-
-/// The architecture, as rustc names it.
-pub(crate) const TARGET: &str = "aarch64-unknown-linux-gnu";
-
-/// The cross compiler. It links, and compiles the C code of dependencies, whose build scripts find it by this name.
-pub(crate) const COMPILER: &str = "aarch64-linux-gnu-gcc";
-
-/// The emulator.
-pub(crate) const EMULATOR: &str = "qemu-aarch64";
 
 /// Where the cross compiler's packages have the C library.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
@@ -55,6 +47,7 @@ const SELECTIONS: &[Selection] = &[
     Selection { only: &["reduce::"], everywhere: true, ..selection("netfold-collectives unit tests") },
     selection("netfold-switch suite"),
     selection("netfold-switch unit tests"),
+    Selection { only: &["operations::", "paths::"], ..selection("netfold suite") },
     selection("netfold-wire unit tests"),
     selection("netfold-proto unit tests"),
     selection("netfold-proto spray"),
@@ -92,12 +85,13 @@ pub(crate) fn run() -> Result<()> {
     if problems.is_empty() && total.is_success() { Ok(()) } else { bail!("tests for aarch64 failed") }
 }
 
-/// Checks that all packages compile, and builds the test executables.
+/// Checks all packages, and builds the test executables.
 fn build() -> Result<Vec<Executable>> {
     let linker = format!("target.{TARGET}.linker=\"{COMPILER}\"");
     let target = ["--target", TARGET, "--config", &linker];
     // DPDK's headers are those of this machine.
-    process::run(cargo(&["check", "--workspace", "--exclude", "netfold-dpdk"]).args(target))?;
+    let mut clippy = cargo(&["clippy", "--workspace", "--exclude", "netfold-dpdk"]);
+    process::run(clippy.args(target).args(["--", "-D", "warnings"]))?;
     let mut packages: Vec<&str> = SELECTIONS.iter().map(Selection::package).collect();
     packages.dedup();
     let packages = packages.iter().flat_map(|package| ["--package", package]);
@@ -132,5 +126,30 @@ impl Selection {
         let only = self.only.iter().map(ToString::to_string);
         let skip = self.skip.iter().flat_map(|name| ["--skip".to_owned(), name.to_string()]);
         Ok(executable.emulated(EMULATOR, only.chain(skip).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selected_executables_and_modules_exist() {
+        let metadata = metadata::metadata().unwrap();
+        for selection in SELECTIONS {
+            let (package, target) = selection.executable.split_once(' ').unwrap();
+            let packages = metadata["packages"].as_array().unwrap();
+            let package = packages.iter().find(|one| one["name"] == package).expect(selection.executable);
+            let unit = target == "unit tests";
+            let targets = package["targets"].as_array().unwrap();
+            let target = targets.iter().find(|one| one["name"] == target || unit && one["kind"][0] == "lib");
+            // A filter that no test's name contains selects nothing, and nothing fails.
+            let root = Path::new(target.expect(selection.executable)["src_path"].as_str().unwrap());
+            for name in selection.only {
+                let module = root.with_file_name(name.trim_end_matches("::").replace("::", "/"));
+                let is_there = module.with_extension("rs").is_file();
+                assert!(is_there, "{}: there is no module {name}", selection.executable);
+            }
+        }
     }
 }

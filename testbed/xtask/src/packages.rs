@@ -5,7 +5,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{aarch64, process, tree};
+use crate::{process, tree};
+
+/// 64-bit Arm, as rustc names it.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-gnu";
+
+/// The cross compiler. It links, and compiles the C code of dependencies, whose build scripts find it by this name.
+pub(crate) const AARCH64_COMPILER: &str = "aarch64-linux-gnu-gcc";
+
+/// The emulator of user mode.
+pub(crate) const AARCH64_EMULATOR: &str = "qemu-aarch64";
 
 /// A program or module that tests use, and the Debian packages that provide it.
 struct Requirement {
@@ -44,9 +53,9 @@ const FRAMEWORKS: &[Requirement] = &[
 const DPDK: &[&str] = &["libdpdk-dev", "libclang-dev", "dpdk-dev", "pkg-config"];
 
 /// What the tests for aarch64 are linked with and run by.
-const AARCH64: &[Requirement] = &[
-    requirement(aarch64::COMPILER, &["--version"], &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
-    requirement(aarch64::EMULATOR, &["--version"], &["qemu-user"]),
+const CROSS: &[Requirement] = &[
+    requirement(AARCH64_COMPILER, &["--version"], &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]),
+    requirement(AARCH64_EMULATOR, &["--version"], &["qemu-user"]),
 ];
 
 /// Programs that no package of Debian's has, or that one seldom wants.
@@ -75,30 +84,30 @@ pub(crate) fn setup() -> Result<()> {
 /// Installs what the tests for aarch64 need. Where that fails they are skipped: not every distribution has cross compilers, and not every toolchain is
 /// rustup's.
 fn setup_aarch64() {
-    let packages = packages_of(AARCH64);
+    let packages = packages_of(CROSS);
     if !packages.is_empty()
         && let Err(problem) = install(&packages)
     {
         println!("tests for aarch64 will be skipped: {problem:#}");
         return;
     }
-    if has_target(aarch64::TARGET).is_ok_and(|has| has) {
+    if has_target(AARCH64).is_ok_and(|has| has) {
         return;
     }
-    if !process::works("rustup", &["target", "add", aarch64::TARGET]) {
-        println!("tests for aarch64 will be skipped: `rustup target add {}` failed", aarch64::TARGET);
+    if !process::works("rustup", &["target", "add", AARCH64]) {
+        println!("tests for aarch64 will be skipped: `rustup target add {AARCH64}` failed");
     }
 }
 
 /// What the tests for aarch64 lack, if anything.
 pub(crate) fn missing_for_aarch64() -> Option<String> {
-    let missing = packages_of(AARCH64);
+    let missing = packages_of(CROSS);
     if !missing.is_empty() {
         return Some(format!("missing packages: {}", missing.join(" ")));
     }
-    let has_target = has_target(aarch64::TARGET).is_ok_and(|has| has);
+    let has_target = has_target(AARCH64).is_ok_and(|has| has);
     (!has_target)
-        .then(|| format!("there is no standard library for {0} (`rustup target add {0}`)", aarch64::TARGET))
+        .then(|| format!("there is no standard library for {AARCH64} (`rustup target add {AARCH64}`)"))
 }
 
 /// Whether there is a standard library for a target.

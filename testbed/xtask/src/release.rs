@@ -19,10 +19,10 @@ use self::container::Recipe;
 use self::report::Report;
 use self::root::Root;
 use self::source::Offline;
-use crate::aarch64::TARGET as AARCH64;
+use crate::metadata;
 use crate::package::{deb, wheel};
+use crate::packages::{self, AARCH64};
 use crate::process::heading;
-use crate::{metadata, packages};
 
 /// Build every artifact of a release from a clean tree, install each in an empty place, and try it
 #[derive(clap::Args)]

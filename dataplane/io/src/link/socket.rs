@@ -119,7 +119,8 @@ pub(super) fn facts(fd: BorrowedFd<'_>, name: &str) -> io::Result<Facts> {
     }
     let mut mac = [0; 6];
     for (to, from) in mac.iter_mut().zip(hardware.sa_data) {
-        *to = from as u8;
+        // A signed byte or an unsigned one, by architecture.
+        [*to] = from.to_ne_bytes();
     }
     Ok(Facts { index: index as u32, mac, mtu: usize::try_from(mtu).unwrap_or(0) })
 }
