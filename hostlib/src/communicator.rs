@@ -126,6 +126,12 @@ impl Communicator {
         self.router.context.config.mode
     }
 
+    /// Bytes of lanes in a packet of this rank, as first admitted; 0 where it exchanges none with a switch: in rings, and beside a rank of the same
+    /// host that sends for it. A block of floats that are summed is as many bytes of lanes.
+    pub fn lane_bytes(&self) -> usize {
+        self.router.context.lane_bytes
+    }
+
     /// Replaces `tensor` on every rank by the reduction over all ranks' tensors. Blocks until it is there.
     ///
     /// Any length is allowed, zero too. The values are right within the error bound of the job's mode (see

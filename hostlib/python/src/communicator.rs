@@ -177,6 +177,11 @@ impl Communicator {
         Ok(self.open(py)?.path().to_string())
     }
 
+    /// Bytes of lanes in a packet of this rank; 0 if it exchanges none with a switch.
+    fn lane_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.open(py)?.lane_bytes())
+    }
+
     /// Why the configured switch is not used; `None` if it is, or none was configured.
     fn unused_switch(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.open(py)?.path().unused_switch)

@@ -17,6 +17,7 @@ mod connect;
 mod errors;
 mod overlap;
 mod process;
+mod quantizer;
 mod reduction;
 mod switch;
 mod tensor;
@@ -30,6 +31,7 @@ use pyo3::prelude::*;
 fn _netfold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
+    module.add_class::<quantizer::Quantizer>()?;
     module.add_class::<switch::Switch>()?;
     module.add_class::<work::Work>()?;
     module.add_function(wrap_pyfunction!(callbacks::shut_down, module)?)?;

@@ -3,7 +3,7 @@
 //! Five ways, tried in this order: torch tensors by their methods (they have no buffer protocol, and `bfloat16` has no numpy
 //! form), `__cuda_array_interface__` (CuPy, Numba, JAX), the buffer protocol (numpy, `bytearray`, `array`, `memoryview`), `__array_interface__` (numpy arrays of types
 //! that the buffer protocol cannot name, such as `ml_dtypes.bfloat16`), and DLPack (everything else).
-#![expect(unsafe_code, reason = "reads DLPack's C structures")]
+#![expect(unsafe_code, reason = "reads DLPack's C structures, and copies memory of tensors")]
 
 use netfold::{CudaStream, DType};
 use pyo3::buffer::PyUntypedBuffer;
@@ -379,6 +379,34 @@ fn buffer_dtype(format: &str, item_size: usize) -> Option<DType> {
         (b'B' | b'H' | b'I' | b'L' | b'Q', size) => carrier(size)?,
         _ => return None,
     })
+}
+
+/// A copy of the elements of a tensor in host memory.
+pub(crate) fn copy_of(py: Python<'_>, tensor: &Tensor) -> PyResult<Vec<u8>> {
+    if tensor.stream.is_some() {
+        return Err(wrong_device(py, "cuda"));
+    }
+    let mut bytes = vec![0; tensor.bytes()];
+    if !bytes.is_empty() {
+        // SAFETY: the tensor's memory has as many bytes, and is kept by it.
+        unsafe { std::ptr::copy_nonoverlapping(tensor.data.cast_const(), bytes.as_mut_ptr(), bytes.len()) };
+    }
+    Ok(bytes)
+}
+
+/// Overwrites the elements of a tensor in host memory.
+pub(crate) fn fill(py: Python<'_>, tensor: &Tensor, bytes: &[u8]) -> PyResult<()> {
+    if tensor.stream.is_some() {
+        return Err(wrong_device(py, "cuda"));
+    }
+    if tensor.read_only || tensor.bytes() != bytes.len() {
+        return Err(refuse(py, "read_only", "the tensor is read-only, or of another length"));
+    }
+    if !bytes.is_empty() {
+        // SAFETY: the tensor's memory has as many bytes, writable, and is kept by it; a copy of another tensor's does not overlap it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), tensor.data, bytes.len()) };
+    }
+    Ok(())
 }
 
 /// The description of an object's memory: `(address, elements, bytes an element, element type, read-only)`. For tests.

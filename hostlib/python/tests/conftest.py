@@ -21,6 +21,9 @@ import pytest
 
 import netfold
 
+# Before anything imports Triton: its kernels are interpreted, on any machine.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 HERE = pathlib.Path(__file__).parent
 
 #: Nothing here may take longer, on a busy machine with two cores.

@@ -153,6 +153,7 @@ class Communicator:
             idle_timeout=idle_timeout,
         )
         self._mode = mode
+        self._rounding_seed = (seed or 0) if rounding == "stochastic" else None
         _open.add(self)
         if rank == 0 and (reason := self._native.unused_switch()) is not None and warn_unused_switch:
             warnings.warn(f"netfold: the configured switch is not used: {reason}", RuntimeWarning, stacklevel=2)
@@ -171,6 +172,11 @@ class Communicator:
     def mode(self) -> str:
         """How floating-point tensors are encoded on the network."""
         return self._mode
+
+    @property
+    def rounding_seed(self) -> Optional[int]:
+        """The seed of stochastic rounding; ``None`` where numbers are rounded to the nearest."""
+        return self._rounding_seed
 
     @property
     def path(self) -> str:
@@ -208,6 +214,7 @@ class Communicator:
         group = object.__new__(Communicator)
         group._native = native
         group._mode = self._mode
+        group._rounding_seed = self._rounding_seed
         _open.add(group)
         return group
 

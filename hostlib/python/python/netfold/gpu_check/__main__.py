@@ -12,11 +12,11 @@ from typing import Any, List, Optional, Sequence
 
 import netfold
 
-from . import _nccl, _tensors
+from . import _nccl, _quantize, _tensors
 from ._registry import Check, Context, Failure, Figures, Result
 
 #: The modules whose ``CHECKS`` are run, in this order.
-MODULES: Sequence[Any] = (_nccl, _tensors)
+MODULES: Sequence[Any] = (_nccl, _tensors, _quantize)
 
 PASSED, FAILED, USAGE, NOTHING_RAN, INTERRUPTED = 0, 1, 2, 3, 130
 

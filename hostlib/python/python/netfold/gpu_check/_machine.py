@@ -31,6 +31,11 @@ else:
             found["nccl"] = list(torch.cuda.nccl.version())
         except Exception as error:
             found["nccl_missing"] = f"{type(error).__name__}: {error}"
+        try:
+            import triton
+            found["triton"] = triton.__version__
+        except Exception as error:
+            found["triton_missing"] = f"{type(error).__name__}: {error}"
 print("RESULT " + json.dumps(found))
 """
 

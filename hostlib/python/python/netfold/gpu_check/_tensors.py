@@ -25,14 +25,20 @@ def missing_beside_nccl(context: Context) -> Optional[str]:
     return context.machine.missing
 
 
-def run_ranks(context: Context, name: str, options: Optional[Dict[str, Any]] = None, **variables: str) -> Tuple[Reports, Dict[str, int]]:
-    """Runs a scenario on both ranks to its end; what each reported, and the switch's counters."""
+def run_ranks(
+    context: Context,
+    name: str,
+    options: Optional[Dict[str, Any]] = None,
+    program: str = "netfold.gpu_check._tensor_ranks",
+    **variables: str,
+) -> Tuple[Reports, Dict[str, int]]:
+    """Runs a scenario of a program on both ranks to its end; what each reported, and the switch's counters."""
     folder = context.folder(name)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("NETFOLD_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("NETFOLD_", "TRITON_INTERPRET"))}
     with SwitchProcess(context.folder("switch")) as switch:
         named = {"NETFOLD_CONTROLLER": switch.address, "NETFOLD_SHARED_MEMORY": "0", **variables}
         arguments = json.dumps({"store": str(folder / "store"), "backend": "netfold", "bind": False, "graph": False, **(options or {})})
-        command = [sys.executable, "-m", "netfold.gpu_check._tensor_ranks", name, arguments]
+        command = [sys.executable, "-m", program, name, arguments]
         children = []
         for rank in range(RANKS):
             place = {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": "0", "PYTHONUNBUFFERED": "1"}

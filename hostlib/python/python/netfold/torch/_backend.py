@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from .. import ArgumentError, Closed, Communicator, Error
 from . import _layout, _rendezvous
-from ._device import DeviceWork, Staged, staged
+from ._device import DeviceWork, Staged, on_device, staged
 from ._options import Options
 from ._order import Order
 from ._record import Record
@@ -108,6 +108,7 @@ class NetfoldGroup(Base):
         self._record = Record()
         self._connecting: Optional[float] = time.monotonic()
         self._communicator: Optional[Communicator] = None
+        self._reducer: Any = None
         self._why = "one rank"
         _groups.add(self)
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
@@ -117,6 +118,10 @@ class NetfoldGroup(Base):
             self._communicator, self._why = _rendezvous.connect(
                 exchange, rank, size, self._options, timeout, "" if default else group_id
             )
+            if self._communicator is not None and self._options.quantize == "device":
+                from ..triton import DeviceReducer
+
+                self._reducer = DeviceReducer(self._communicator)
             if rank == 0:
                 logger.warning("netfold: %d ranks over %s", size, self.path())
         self._connecting = None
@@ -196,6 +201,10 @@ class NetfoldGroup(Base):
         if op == "avg":
             return self._gloo_average(tensors)
         return self._by_gloo("allreduce", tensors, *(() if opts is None else (opts,)))
+
+    def quantizes(self, tensor: torch.Tensor, op: Optional[str]) -> bool:
+        """Whether all-reduces of this type, reduction and device are quantised on the device."""
+        return self._reducer is not None and self._reducer.reduces(tensor, op) and on_device(tensor)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         tensors = _listed(tensors)
@@ -320,7 +329,10 @@ class NetfoldGroup(Base):
         if self._communicator is None or op is None or recv.is_complex() or recv.device.type not in DEVICES:
             return None
         try:
-            native = self._communicator._native.submit(collective, send, recv, op, root, None, priority, residual)
+            if collective == "all_reduce" and self.quantizes(recv, op):
+                native = self._reducer.start(recv, op, residual, priority)
+            else:
+                native = self._communicator._native.submit(collective, send, recv, op, root, None, priority, residual)
         except ArgumentError as error:
             if error.kind == "unsupported":
                 return None

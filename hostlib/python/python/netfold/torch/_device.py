@@ -10,6 +10,15 @@ import torch
 from ._work import NetfoldWork, _Work, done
 
 
+def on_device(tensor: torch.Tensor) -> bool:
+    """Whether kernels work on a tensor: on a CUDA device, or in host memory where Triton interprets them."""
+    if tensor.device.type == "cuda":
+        return True
+    from ..triton import interpreted
+
+    return tensor.device.type == "cpu" and interpreted()
+
+
 class DeviceWork(NetfoldWork):
     """An operation of the library on tensors of a CUDA device, ordered by streams as NCCL's are.
 

@@ -83,9 +83,10 @@ class HookState:
             raise ArgumentError(
                 f"error feedback is for gradients of float32, not {gradients.dtype}; make the hook's state without it", "unsupported"
             )
-        if gradients.device.type != "cpu":
+        if gradients.device.type != "cpu" and not self.group.quantizes(gradients, "avg"):
             raise ArgumentError(
-                f"error feedback is for gradients in host memory, not on {gradients.device}; make the hook's state without it", "unsupported"
+                f"error feedback on {gradients.device} needs Options(quantize='device'); give it, or make the hook's state without error feedback",
+                "unsupported",
             )
         parameters = tuple(id(parameter) for parameter in bucket.parameters())
         kept = self._residuals.get(bucket.index())

@@ -31,6 +31,9 @@ class Options:
     rounding: Optional[str] = None
     #: The seed of stochastic rounding (``NETFOLD_SEED``). Default 0.
     seed: Optional[int] = None
+    #: Where sums and averages of CUDA tensors of floating point are quantised: by the ``host`` (default), or on the ``device`` by kernels of Triton
+    #: (``NETFOLD_QUANTIZE``). The same on all ranks.
+    quantize: Optional[str] = None
     #: The fraction of each rank's contributions that sums and averages of floats may lack where the network is congested, 0 to 1
     #: (``NETFOLD_TOLERANCE``). Default 0: every contribution is in every sum.
     tolerance: Optional[float] = None
@@ -111,6 +114,7 @@ class Options:
             mode=text(self.mode, "NETFOLD_MODE") or "bfp32",
             rounding=text(self.rounding, "NETFOLD_ROUNDING"),
             seed=seed,
+            quantize=text(self.quantize, "NETFOLD_QUANTIZE") or "host",
             tolerance=tolerance,
             rescale=rescale,
             without_stragglers=without_stragglers,

@@ -113,6 +113,7 @@ def connect(
     communicator: Optional[Communicator] = None
     verdict = ""
     try:
+        _check_quantizer(options)
         communicator = Communicator(
             rank,
             size,
@@ -170,6 +171,23 @@ def connect(
     if why.startswith("!"):
         raise Error(f"rank {first} has no path to the group: {why[1:]}", "refused")
     return None, f"rank {first}: {why}"
+
+
+def _check_quantizer(options: Options) -> None:
+    """Raises where tensors cannot be quantised as the options have it."""
+    if options.quantize == "host":
+        return
+    if options.quantize != "device":
+        raise ArgumentError(f"there is no quantize='{options.quantize}'; give host or device", "argument")
+    try:
+        from ..triton import MODES
+    except ImportError as error:
+        raise ArgumentError(f"quantize='device' needs Triton ({error}): pip install triton, or give quantize='host'", "argument") from None
+    if options.mode not in MODES:
+        modes = " or ".join(MODES)
+        raise ArgumentError(f"mode '{options.mode}' is not quantised on devices; give mode {modes}, or quantize='host'", "argument")
+    if options.tolerance or options.without_stragglers:
+        raise ArgumentError("sums of lanes are exact: quantize='device' and a tolerance exclude each other", "argument")
 
 
 def _warn_unused(communicator: Optional[Communicator], rank: int, options: Options) -> None:
