@@ -1,10 +1,11 @@
-"""Forks ranks from a process that has imported torch and netfold.torch: each import takes more than a second of processor time.
+"""Forks ranks from a process that has imported torch and netfold.torch, and netfold.triton where there is Triton: each import takes more than a second of processor time.
 
 `fork_server.py SOCKET`, started by `conftest.ForkServer`, reads a request for each message of the Unix socket with that file descriptor:
 a program, its arguments and its environment, with the file for its output attached. It answers with the process, and later with its exit
 code. A rank ends as if it had been started by itself, with the interpreter's finalization and its exit handlers.
 """
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -17,6 +18,9 @@ import sys
 import torch  # noqa: F401
 
 import netfold.torch  # noqa: F401
+
+with contextlib.suppress(ImportError):
+    import netfold.triton  # noqa: F401
 
 #: Bytes of the largest request, most of them its environment.
 LARGEST = 1 << 20

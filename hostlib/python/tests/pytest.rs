@@ -2,7 +2,8 @@
 //!
 //! `cargo test -p netfold-python` needs no preparation. It lays the package out from the library that cargo has just built and
 //! runs pytest over it with the interpreter in `NETFOLD_TEST_PYTHON`, or `/usr/bin/python3`, or `python3`. Debian's packages
-//! python3-numpy and python3-torch are used where they are installed. `NETFOLD_TEST_TORCH` names one more interpreter, with
+//! python3-numpy and python3-torch are used where they are installed, with Triton from PyPI, whose interpreter executes the kernels of
+//! `netfold.triton`. `NETFOLD_TEST_TORCH` names one more interpreter, with
 //! torch 2 (and torchft, jax, accelerate, deepspeed, lightning and `ray[train]`) from PyPI: FSDP2, DTensor, functional collectives, torchft and
 //! the frameworks are tested there, as far as it has them.
 //!
@@ -29,7 +30,7 @@ use netfold_testkit::transcript::{isolated_shell, play, steps};
 use netfold_testkit::wait::{poll, poll_within};
 use serde_json::{Value, json};
 
-/// All tests of one interpreter take about four minutes on two busy cores.
+/// All tests of one interpreter take about six minutes on two busy cores.
 const LIMIT: Duration = Duration::from_secs(1500);
 
 /// Of attempts to connect that must fail within seconds each.
@@ -160,6 +161,30 @@ fn run(command: &mut Command) -> ExitStatus {
     }
 }
 
+/// Triton, in whose interpreter the kernels of `netfold.triton` are tested: 190 MB to download, 1 GB unpacked, once in a target folder.
+const TRITON: &str = "triton==3.9.0";
+
+/// Where modules lie that let `python` import Triton beside its torch; `None` when it has Triton, or cannot.
+fn triton(python: &str) -> Option<PathBuf> {
+    if !imports(python, "torch") || imports(python, "triton") {
+        return None;
+    }
+    let modules = scratch(TRITON);
+    // Complete, since the last step moves it there.
+    if !modules.is_dir() {
+        let partial = scratch("triton-partial");
+        // It does not exist the first time.
+        let _ = fs::remove_dir_all(&partial);
+        let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
+        if !succeeds(Command::new(python).args(install).arg(&partial).arg(TRITON)) {
+            println!("skipped: the kernels of netfold.triton, since {python} cannot install {TRITON}");
+            return None;
+        }
+        fs::rename(&partial, &modules).unwrap();
+    }
+    Some(modules)
+}
+
 fn pytest(python: &str, site: &Path) {
     let tools = scratch("pytest");
     let mut path = site.as_os_str().to_owned();
@@ -171,6 +196,10 @@ fn pytest(python: &str, site: &Path) {
         }
         path.push(":");
         path.push(&tools);
+    }
+    if let Some(modules) = triton(python) {
+        path.push(":");
+        path.push(modules);
     }
     for module in ["numpy", "torch"] {
         if !imports(python, module) {
@@ -184,6 +213,7 @@ fn pytest(python: &str, site: &Path) {
     let trimming = |io| Ok(Box::new(Tampering::trimming(io, 0.4, 7)) as _);
     let switch = EmbeddedSwitch::builder().middleware(trimming).start().unwrap();
     command.env("NETFOLD_TEST_TRIMMING", switch.control().to_string());
+    command.env("TRITON_INTERPRET", "1");
     command.env("NETFOLD_FAKE_CUDA", built_library("libnetfold_fake_cuda.so"));
     let status = run(&mut command);
     // 5: without numpy, every file of tests is skipped.

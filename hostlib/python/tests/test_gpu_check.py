@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from conftest import LIMIT
+from conftest import HERE, LIMIT
 from netfold.gpu_check import __main__ as command
 from netfold.gpu_check import _nccl
-from netfold.gpu_check._children import Child, Failure, SwitchProcess, run_one, until, wait_all
+from netfold.gpu_check._children import Child, Failure, SwitchProcess, merged_reports, run_one, until, wait_all
 from netfold.gpu_check._registry import Check, Context
 
 NAMES = [check.name for check in command.checks()]
@@ -247,6 +247,32 @@ def test_what_the_ranks_do_runs_on_processors(tmp_path, scenario):
         assert values.get("wrong", 0) == 0, values
         if scenario == "train":
             assert len(values["ddp"]) == 4 and values["ddp"] == pytest.approx(values.get("fsdp2", values["ddp"]), rel=1e-4)
+
+
+QUANTIZED = {"worlds": [5], "elements": [1, 705], "counts": [1, 705], "steps": 3, "width": 24, "sizes": [4096], "rounds": 1}
+
+
+@pytest.mark.parametrize("scenario", ["kernels", "reductions", "quantize_rates"])
+def test_what_the_ranks_quantise_runs_on_processors(tmp_path, scenario):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton", reason="skipped: the checks of quantisation, no triton (pip install triton)")
+    if not torch.distributed.is_available():
+        pytest.skip("this torch has no distributed package")
+    program = [sys.executable, str(HERE / "triton_check.py"), scenario]
+    with SwitchProcess(tmp_path) as switch:
+        options = {**GLOO, **QUANTIZED, "store": str(tmp_path / "store")}
+        env = {**os.environ, "WORLD_SIZE": "2", "NETFOLD_CONTROLLER": switch.address, "NETFOLD_SHARED_MEMORY": "0", "TRITON_INTERPRET": "1"}
+        commands = [[*program, json.dumps(options)]] * 2
+        children = [Child(each, tmp_path / f"{rank}", {**env, "RANK": str(rank)}) for rank, each in enumerate(commands)]
+        wait_all(children, 3 * LIMIT, lambda rank: f"rank {rank}")
+    first, _ = merged_reports(children)
+    if scenario == "quantize_rates":
+        assert set(first) == {"copy", "torch_copy", "exponents", "quantize", "stochastic", "feedback", "dequantize"}
+        assert all(rate > 0 for values in first.values() for _, rate in values)
+    else:
+        assert first["wrong"] == 0 and first["cases"] > 15 and not first["failed"], first
+    if scenario == "reductions":
+        assert first["feedback"] == pytest.approx(first["plain"], rel=2e-2)
 
 
 FINDS = """

@@ -236,7 +236,7 @@ def rates() -> None:
 
 def network() -> torch.nn.Sequential:
     torch.manual_seed(1)
-    width = 512
+    width = OPTIONS.get("width", 512)
     middle = [layer for _ in range(3) for layer in (torch.nn.Linear(width, width), torch.nn.GELU())]
     return torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.GELU(), *middle, torch.nn.Linear(width, 10)).to(DEVICE)
 

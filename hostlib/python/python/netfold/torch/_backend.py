@@ -334,7 +334,8 @@ class NetfoldGroup(Base):
             else:
                 native = self._communicator._native.submit(collective, send, recv, op, root, None, priority, residual)
         except ArgumentError as error:
-            if error.kind == "unsupported":
+            # gloo knows no residual.
+            if error.kind == "unsupported" and residual is None:
                 return None
             raise
         work = (DeviceWork if native.on_device else NetfoldWork)(native, tensors, finish)
