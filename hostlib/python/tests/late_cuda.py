@@ -142,8 +142,12 @@ class Cuda:
     def Stream(self, device):
         return Stream(self.machine, f"stream {len(self.machine.streams)}")
 
-    def ExternalStream(self, number):
-        return self.machine.streams[number]
+    def ExternalStream(self, number, device):
+        # As torch does: zero is not the default stream but a new one.
+        return self.machine.streams[number] if number != 0 else self.Stream(device)
+
+    def default_stream(self, device):
+        return self._current[0]
 
     def current_stream(self, device=None):
         return self._current[-1]

@@ -149,7 +149,7 @@ class OverTooEarly(LateStreams):
     def record(self):
         event = _streams.cuda.Event()
         event.record(self._out)
-        return _streams.Event(event)
+        return _streams.Event(event, self._device)
 
 
 @pytest.mark.parametrize("streams", [BeforeTheCaller, WithoutExponents, WithoutSums, OverTooEarly])

@@ -135,10 +135,11 @@ class Quantizer:
     ) -> None:
         """Launches a kernel on all whole blocks, and on the last one if it is shorter."""
         whole, tail = divmod(elements, self.block)
+        named = {**named, **self._constants, "enable_fp_fusion": False}
         if whole > 0:
-            kernel[(whole,)](*tensors, 0, *number, elements, *numbers, TAIL=False, **named, **self._constants)
+            kernel[(whole,)](*tensors, 0, *number, elements, *numbers, TAIL=False, **named)
         if tail > 0:
-            kernel[(1,)](*tensors, whole, *number, elements, *numbers, TAIL=True, **named, **self._constants)
+            kernel[(1,)](*tensors, whole, *number, elements, *numbers, TAIL=True, **named)
 
 
 def _raw(tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:

@@ -25,12 +25,18 @@ def _probe() -> None:
 class Event:
     """A moment in a stream."""
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, device: torch.device) -> None:
         self._event = event
+        self._device = device
 
     def wait(self, stream: int) -> None:
         """Makes a stream, the value of its ``cudaStream_t``, wait for the moment."""
-        self._event.wait(cuda.ExternalStream(stream))
+        for known in (cuda.current_stream(self._device), cuda.default_stream(self._device)):
+            # torch takes the default stream's zero for no stream at all.
+            if known.cuda_stream == stream:
+                self._event.wait(known)
+                return
+        self._event.wait(cuda.ExternalStream(stream, device=self._device))
 
     def is_over(self) -> bool:
         return bool(self._event.query())
@@ -77,7 +83,7 @@ class CudaStreams:
         """The present moment of the stream in use."""
         event = cuda.Event()
         event.record(cuda.current_stream(self._device))
-        return Event(event)
+        return Event(event, self._device)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory, there at the next recorded moment."""
