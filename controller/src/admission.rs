@@ -21,10 +21,12 @@ mod ended;
 mod fairness;
 mod join;
 mod lifecycle;
+mod links;
 mod path;
 mod persist;
 mod presence;
 mod rate_limiter;
+mod rebalance;
 mod schedule;
 mod sharing;
 mod snapshot;
@@ -32,10 +34,12 @@ mod stalls;
 mod switches;
 mod tenants;
 
+pub use self::links::DRAINED_AT_ONCE;
 pub use crate::jobs::SessionId;
 
 use self::ended::EndedJobs;
 use self::rate_limiter::CredentialRateLimiter;
+use self::rebalance::TreeMoves;
 use self::schedule::Ranked;
 use self::sharing::Reallocations;
 use crate::bands::Banding;
@@ -45,6 +49,7 @@ use crate::flight_record::FlightRecords;
 use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::policy::Sharing;
+use crate::rebalance::PlacementPolicy;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::schedule::Schedule;
 use crate::schedule::interleave::Interleaver;
@@ -103,6 +108,8 @@ pub struct Config {
     pub banding: Banding,
     /// What is done about jobs whose communication patterns are known.
     pub schedule: Schedule,
+    /// How trees are placed where several are possible.
+    pub placement: PlacementPolicy,
     /// How jobs share slots when there are too few.
     pub sharing: Sharing,
     /// Minimum time between moves of a job: how long a job keeps its place before it is moved to grow, and how long a moved job of
@@ -143,6 +150,7 @@ impl Config {
             multipath: None,
             banding: Banding::default(),
             schedule: Schedule::Off,
+            placement: PlacementPolicy::Static,
             sharing: Sharing::Static,
             settle: Duration::from_secs(10),
             tenants: false,
@@ -299,6 +307,8 @@ pub struct Coordinator {
     interleaver: Interleaver<JobName>,
     /// By what jobs are ranked, where that is measured.
     ranked: BTreeMap<JobName, Ranked>,
+    /// What trees demand of links, and which of them are moved.
+    tree_moves: TreeMoves,
     /// Stalled trees whose slots are being read.
     inspections: usize,
     shut_down: bool,
@@ -334,6 +344,7 @@ impl Coordinator {
             stall_reports: StallReportCounters::default(),
             interleaver: Interleaver::default(),
             ranked: BTreeMap::new(),
+            tree_moves: TreeMoves::default(),
             inspections: 0,
             shut_down: false,
         };
@@ -596,6 +607,7 @@ impl Coordinator {
         }
         self.diagnose();
         self.apply_schedule();
+        self.rebalance();
         self.watch_stalls();
     }
 

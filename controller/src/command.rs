@@ -47,6 +47,17 @@ pub enum Command {
         /// Those that run lose their place.
         evict: bool,
     },
+    /// Whether the links between two switches take jobs. Those that run there are moved to other trees, where there are any, a few at a time.
+    DrainLink {
+        /// Name of the switch at one end.
+        a: String,
+        /// Name of the switch at the other end.
+        b: String,
+        /// Takes no more jobs.
+        drained: bool,
+        /// Those that have no other tree lose their place.
+        evict: bool,
+    },
 }
 
 /// Why a command was not carried out; nothing has changed.
@@ -59,6 +70,18 @@ pub enum CommandError {
         what: &'static str,
         /// Its name.
         name: String,
+    },
+    /// There is no link between two switches.
+    #[error("there is no link '{a} - {b}'; {}", Links(links, *more))]
+    NoLink {
+        /// Name of one switch.
+        a: String,
+        /// Name of the other.
+        b: String,
+        /// Links that there are: those of the switches that were named, or any.
+        links: Vec<String>,
+        /// How many more there are.
+        more: usize,
     },
     /// It is there already.
     #[error("there is a {what} '{name}' already")]
@@ -77,6 +100,19 @@ pub enum CommandError {
     /// The control plane is shutting down, or its database has failed.
     #[error("the controller is shutting down")]
     Gone,
+}
+
+/// Links, in a sentence.
+struct Links<'a>(&'a [String], usize);
+
+impl std::fmt::Display for Links<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self([], _) => f.write_str("the topology has no links"),
+            Self(links, 0) => write!(f, "there are {}", links.join(", ")),
+            Self(links, more) => write!(f, "there are {} and {more} more", links.join(", ")),
+        }
+    }
 }
 
 /// A caller's proof that it holds a tenant's token.

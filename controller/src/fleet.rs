@@ -3,8 +3,10 @@
 //! A [`Fleet`] records what is free at each switch. A [`Route`] chooses which switches a tree of a job is to use; the fleet
 //! takes what the tree needs at each of them, all or nothing.
 
+mod selection;
 mod shortage;
 
+pub use selection::{Loads, OneSwitch, Route, TreeLoad, TreeRequest};
 pub(crate) use shortage::cannot_authenticate;
 pub use shortage::{NoRoute, Shortage};
 
@@ -12,21 +14,16 @@ use crate::driver::Limits;
 use crate::endpoints::overlapping;
 use crate::policy::portion;
 use crate::record::PlaceRecord;
-use crate::route::{
-    self, ChosenTree, Edge, LinkState, NetworkState, RouteError, RouteRequest, SwitchAvailability,
-    SwitchState,
-};
+use crate::route::{ChosenTree, SwitchAvailability, SwitchState};
 use crate::slots::{SlotAllocator, SlotRange};
 use crate::ticket::TicketKey;
-use crate::topology::{Link, Member, SwitchId, Topology};
+use crate::topology::{Link, SwitchId, Topology};
 use crate::tree::{Shape, Site, SwitchPlan, TreeError, TreeJob, TreePlan};
 use bitvec::vec::BitVec;
 use netfold_control::{Numerics, Refusal};
 use netfold_p4::profile::entries_of_job;
-use netfold_wire::header;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -86,35 +83,6 @@ pub fn links(topology: &Topology) -> Vec<LinkInfo> {
     topology.links().iter().map(info).collect()
 }
 
-/// What a tree is wanted for.
-#[derive(Debug, Clone, Copy)]
-pub struct TreeRequest<'a> {
-    /// Where each rank sends from.
-    pub members: &'a [SocketAddr],
-    /// Which of the job's trees.
-    pub tree: u8,
-    /// The least slots that will do at every switch.
-    pub slots: u32,
-    /// What its switches must run.
-    pub numerics: Numerics,
-    /// The job's other trees.
-    pub siblings: &'a [ChosenTree],
-    /// Whether its packets are to be authenticated.
-    pub authenticated: bool,
-    /// UDP ports of each worker.
-    pub udp_ports: u8,
-    /// Longest datagram in bytes that the paths of all members to the control port carry; 0 where that is not known.
-    pub datagram_max: u32,
-}
-
-impl TreeRequest<'_> {
-    /// Whether packets of so many lane words are known to reach all members.
-    fn carries(&self, lane_words: u32) -> bool {
-        let tag = if self.authenticated { netfold_wire::TAG_LEN } else { 0 };
-        u64::from(self.datagram_max) >= (header::LEN + tag) as u64 + u64::from(lane_words) * 4
-    }
-}
-
 /// How many slots a tree is to be given.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
@@ -126,122 +94,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) of_free: u32,
     /// Slots that are about to be free, by the number of the switch: [`Self::of_free`] counts them as free. None at switches beyond its length.
     pub(crate) leaving: &'a [u32],
-}
-
-/// What there is at the moment.
-#[derive(Debug, Clone, Copy)]
-pub struct Loads<'a> {
-    /// Of each switch of the fleet.
-    pub switches: &'a [SwitchState],
-    /// Trees over each link of the fleet.
-    pub links: &'a [u64],
-}
-
-/// Chooses the switches of trees. Switches and links are numbered as those of the fleet are.
-pub trait Route: Send {
-    /// Chooses switches for a tree.
-    ///
-    /// # Errors
-    /// [`NoRoute`] when no tree reaches all workers.
-    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute>;
-
-    /// Most workers of a tree, whatever the switches' own limits.
-    fn world_max(&self) -> u16 {
-        netfold_wire::WORLD_MAX
-    }
-
-    /// The tree of these switches, which was chosen earlier, perhaps by another process.
-    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
-        let planes = vec![0; shape.workers.len()];
-        ChosenTree { switches, shape, edges: Vec::new(), planes }
-    }
-
-    /// The name of the host that has an address, where hosts have names.
-    fn host_name(&self, _address: IpAddr) -> Option<&str> {
-        None
-    }
-}
-
-/// All workers at one switch. Of several, such as the queues of one, those count that have the longest packets that all paths carry, or the
-/// shortest of all; of these each tree of a job takes another as far as there are as many, and of those that are left the one with the fewest trees: work
-/// is spread by counts, so an order of joins has one outcome.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OneSwitch;
-
-impl Route for OneSwitch {
-    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute> {
-        let shortest = loads.switches.iter().map(|state| state.lane_words).min().unwrap_or(0);
-        let least_used = loads.switches.iter().enumerate().min_by_key(|(index, state)| {
-            let too_long = state.lane_words > shortest && !request.carries(state.lane_words);
-            let other = |chosen: &&ChosenTree| chosen.switches.first().is_some_and(|at| at.index() == *index);
-            let others = request.siblings.iter().filter(other).count();
-            let fits = state.availability == SwitchAvailability::Up && state.slots_free >= request.slots;
-            // Each tree has a group.
-            let longest = Reverse(state.lane_words);
-            (too_long, !fits, longest, others, Reverse(state.groups_free), Reverse(state.slots_free))
-        });
-        let index = least_used.map_or(0, |(index, _)| index);
-        let shape = Shape { above: vec![None], workers: vec![0; request.members.len()] };
-        Ok(self.recall(vec![SwitchId(index as u16)], shape))
-    }
-
-    fn world_max(&self) -> u16 {
-        netfold_wire::CHILDREN_MAX as u16
-    }
-}
-
-impl Route for Topology {
-    fn choose(&mut self, request: &TreeRequest<'_>, loads: &Loads<'_>) -> Result<ChosenTree, NoRoute> {
-        let place = |(rank, address): (usize, &SocketAddr)| {
-            self.member(address.ip()).ok_or_else(|| NoRoute {
-                reason: Refusal::Path,
-                message: format!(
-                    "rank {rank} sends from {}, which belongs to no host of the topology: enter it there, or have the worker \
-                     send from another address",
-                    address.ip()
-                ),
-            })
-        };
-        let members: Result<Vec<Member>, NoRoute> = request.members.iter().enumerate().map(place).collect();
-        let up = |link: &Link| {
-            link.ends
-                .iter()
-                .all(|end| loads.switches[end.switch.index()].availability != SwitchAvailability::Down)
-        };
-        let links = self.links().iter().zip(loads.links);
-        let links = links.map(|(link, load)| LinkState { up: up(link), load: *load });
-        let network = NetworkState { switches: loads.switches.to_vec(), links: links.collect() };
-        let members = members?;
-        let request = RouteRequest {
-            tree: request.tree,
-            numerics: Some(request.numerics),
-            siblings: request.siblings,
-            ..RouteRequest::new(&members, request.slots)
-        };
-        route::choose(self, &network, &request).map_err(|error| {
-            let down = |switch: &SwitchState| switch.availability == SwitchAvailability::Down;
-            let reason = match error {
-                // The switches that are down may be those that lead to all workers.
-                RouteError::Path { .. } if network.switches.iter().any(down) => Refusal::Unavailable,
-                _ => error.refusal(),
-            };
-            NoRoute { reason, message: error.to_string() }
-        })
-    }
-
-    fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
-        let above = shape.above.iter().enumerate();
-        let edges = above.filter_map(|(child, parent)| {
-            let parent = (*parent)?;
-            let link = self.links_between(switches[child], switches[parent]).next()?;
-            Some(Edge { child, parent, link })
-        });
-        ChosenTree { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
-    }
-
-    fn host_name(&self, address: IpAddr) -> Option<&str> {
-        Some(&self.host(self.host_of(address)?).name)
-    }
 }
 
 /// Everything that a tree of a job is given, apart from its first chunk number.
@@ -311,6 +163,8 @@ pub struct Fleet {
     links: Vec<LinkInfo>,
     /// Trees over each link.
     loads: Vec<u64>,
+    /// Whether each link takes no more trees.
+    drained: Vec<bool>,
     route: Box<dyn Route>,
     jobs: BTreeSet<u16>,
     peers: BTreeMap<SocketAddr, u8>,
@@ -336,6 +190,7 @@ impl Fleet {
             switches: switches.into_iter().map(switch).collect(),
             links: Vec::new(),
             loads: Vec::new(),
+            drained: Vec::new(),
             route,
             jobs: BTreeSet::new(),
             peers: BTreeMap::new(),
@@ -356,6 +211,7 @@ impl Fleet {
     #[must_use]
     pub fn linked(mut self, links: Vec<LinkInfo>) -> Self {
         self.loads = vec![0; links.len()];
+        self.drained = vec![false; links.len()];
         self.links = links;
         self
     }
@@ -363,6 +219,33 @@ impl Fleet {
     /// The links, and how many trees go over each.
     pub(crate) fn links(&self) -> impl Iterator<Item = (&LinkInfo, u64)> {
         self.links.iter().zip(self.loads.iter().copied())
+    }
+
+    /// All links between two switches, by number, in whichever order the switches are named; none if a name or a link is unknown.
+    pub(crate) fn links_between(&self, a: &str, b: &str) -> Vec<usize> {
+        let joins = |link: &LinkInfo| {
+            let ends = [link.a, link.b].map(|end| self.switches[end].info.name.as_str());
+            ends == [a, b] || ends == [b, a]
+        };
+        (0..self.links.len()).filter(|link| joins(&self.links[*link])).collect()
+    }
+
+    /// The names of the switches at the ends of a link.
+    pub(crate) fn ends(&self, link: usize) -> [&str; 2] {
+        [self.links[link].a, self.links[link].b].map(|end| self.switches[end].info.name.as_str())
+    }
+
+    pub(crate) fn is_link_drained(&self, link: usize) -> bool {
+        self.drained.get(link).copied().unwrap_or(false)
+    }
+
+    /// Whether there is a link that takes no more trees.
+    pub(crate) fn has_drained_links(&self) -> bool {
+        self.drained.contains(&true)
+    }
+
+    pub(crate) fn set_link_drained(&mut self, link: usize, drained: bool) {
+        self.drained[link] = drained;
     }
 
     /// The name of the host that has an address, where hosts have names.
@@ -484,7 +367,7 @@ impl Fleet {
         if let Some(peer) = self.held_peer(request.members, request.udp_ports) {
             return Err(Shortage::Address(peer));
         }
-        let chosen = self.choose(request, |switch| switch.slots.largest(u32::MAX, 1).unwrap_or(0))?;
+        let chosen = self.choose(request, largest_range, None)?;
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
         let slots = self.largest(&chosen, wanted, request.slots)?;
@@ -512,8 +395,20 @@ impl Fleet {
 
     /// The switches of the tree that would be chosen if no slot were taken.
     pub(crate) fn tree_if_empty(&mut self, request: &TreeRequest<'_>) -> Option<Vec<usize>> {
-        let chosen = self.choose(request, |switch| switch.slots.capacity()).ok()?;
+        let chosen = self.choose(request, |switch| switch.slots.capacity(), None).ok()?;
         Some(chosen.switches.iter().map(|switch| switch.index()).collect())
+    }
+
+    /// The tree that would be chosen if what `own` holds were free.
+    ///
+    /// # Errors
+    /// [`Shortage`] if there is none.
+    pub(crate) fn tree_instead_of(
+        &mut self,
+        own: &Placement,
+        request: &TreeRequest<'_>,
+    ) -> Result<ChosenTree, Shortage> {
+        self.choose(request, largest_range, Some(own))
     }
 
     /// Takes the place of a record again, as it was before a restart. `None` when the switches are others than they were.
@@ -557,13 +452,19 @@ impl Fleet {
         Some((placement, ranges))
     }
 
-    /// Chooses switches, each of which counts for as many free slots as `slots_free` says.
+    /// Chooses switches, each of which counts for as many free slots as `slots_free` says. What `own` holds counts as free.
     fn choose(
         &mut self,
         request: &TreeRequest<'_>,
         slots_free: impl Fn(&Switch) -> u32,
+        own: Option<&Placement>,
     ) -> Result<ChosenTree, Shortage> {
         let unfit = |info: &SwitchInfo| request.authenticated && !info.limits.authenticates;
+        let own_at = |switch: usize| {
+            let own = own?;
+            let at = own.switches.iter().position(|held| *held == switch)?;
+            Some((own.job().slots, own.plan.switch_plans().get(at)?))
+        };
         let state = |switch: &Switch| SwitchState {
             availability: match (&switch.down, switch.drained) {
                 _ if unfit(&switch.info) => SwitchAvailability::Down,
@@ -577,11 +478,23 @@ impl Fleet {
             numerics: switch.info.numerics,
             lane_words: switch.info.limits.lane_words,
         };
-        let states: Vec<SwitchState> = self.switches.iter().map(state).collect();
+        let mut states: Vec<SwitchState> = self.switches.iter().map(state).collect();
+        for (switch, state) in states.iter_mut().enumerate() {
+            if let Some((slots, plan)) = own_at(switch) {
+                state.slots_free = state.slots_free.max(slots);
+                state.ports_free += plan.ports.len();
+                state.groups_free += plan.groups.len();
+            }
+        }
         // Members know their paths to the control port: those to switches elsewhere are others.
         let own = self.switches.iter().all(|switch| switch.info.data.is_none());
         let request = &TreeRequest { datagram_max: if own { request.datagram_max } else { 0 }, ..*request };
-        let chosen = self.route.choose(request, &Loads { switches: &states, links: &self.loads });
+        let links = match request.load {
+            TreeLoad::Trees => &self.loads[..],
+            TreeLoad::Demand { links, .. } => links,
+        };
+        let loads = Loads { switches: &states, links, drained: &self.drained };
+        let chosen = self.route.choose(request, &loads);
         let chosen = chosen.map_err(|none| {
             // To the route, a switch that does not authenticate packets is down.
             let is_down = self.switches.iter().any(|switch| switch.down.is_some());
@@ -776,6 +689,11 @@ fn place(
     }
     let switches = chosen.switches.iter().map(|switch| switch.index()).collect();
     Ok(Placement { switches, chosen, sites, members, plan })
+}
+
+/// Slots of the largest range of a switch that is free.
+fn largest_range(switch: &Switch) -> u32 {
+    switch.slots.largest(u32::MAX, 1).unwrap_or(0)
 }
 
 /// The first of `count` clear bits in a row.

@@ -13,6 +13,7 @@
 
 use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::flight_record::Stall;
+use crate::rebalance;
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use crate::schedule::interleave::Decision;
 use crate::ticket::TicketKey;
@@ -258,6 +259,17 @@ pub enum JobEvent {
         /// What, and why.
         decision: Decision,
     },
+    /// What is decided about a tree of a job has changed: it is moved, or its last move was judged, or it stays for a lasting reason.
+    Rebalanced {
+        /// Job name.
+        name: JobName,
+        /// The job's group; empty for the job itself.
+        group: String,
+        /// Which of its trees.
+        tree: u8,
+        /// What, and why.
+        decision: rebalance::Decision,
+    },
     /// A member has left gracefully; the job goes on.
     Left {
         /// Job name.
@@ -383,7 +395,7 @@ pub enum JobEvent {
     },
     /// An administrator has changed something.
     Changed {
-        /// What: `tenant`, `job`, `switch`.
+        /// What: `tenant`, `job`, `switch`, `link`.
         what: &'static str,
         /// Its name.
         name: String,

@@ -14,6 +14,7 @@
 //! | [`topology`] | switches, hosts and links, from a file | names, addresses, ports |
 //! | [`policy`] | which job gets which slots of a switch, and which gives some up | numbers |
 //! | [`route`] | which switches and links a job's trees take | the topology, what is up and loaded |
+//! | [`rebalance`] | what jobs demand of links, and which tree is given up for a better one | numbers |
 //! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
 //! | [`admission`], [`jobs`] | admission of workers, and the end of jobs: a state machine without I/O or a clock | messages, time as a number |
 //! | [`record`] | what is kept over a restart, and the interface to its storage | serde |
@@ -68,6 +69,7 @@ pub mod jobs;
 pub mod message;
 pub mod plane;
 pub mod policy;
+pub mod rebalance;
 pub mod record;
 pub mod route;
 pub mod schedule;

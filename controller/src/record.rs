@@ -1,7 +1,7 @@
 //! What a controller keeps over its own restarts, as data: records, changes of them, and the seam to whatever stores them.
 //!
 //! The control plane decides and says what is to be kept; a [`Store`] makes it durable before any peer is notified. Kept are tenants,
-//! jobs, the places of jobs that run, and which switches are drained. Everything else is recovered: sessions by workers that
+//! jobs, the places of jobs that run, and which switches and links are drained. Everything else is recovered: sessions by workers that
 //! resume, the contents of switches by reading them.
 
 use crate::ticket::TicketKey;
@@ -9,7 +9,7 @@ use crate::tree::{Shape, Site};
 use netfold_control::{Iteration, Mode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::net::SocketAddr;
 
@@ -216,6 +216,31 @@ pub struct SwitchRecord {
     pub boot: Option<String>,
 }
 
+/// The links between two switches, which are drained together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkName {
+    /// Name of the switch at one end, the first in the order of names.
+    pub a: String,
+    /// Name of the switch at the other end.
+    pub b: String,
+}
+
+impl LinkName {
+    /// The links between two switches, in whichever order these are named.
+    pub fn new(one: &str, other: &str) -> Self {
+        let (a, b) = if one <= other { (one, other) } else { (other, one) };
+        Self { a: a.to_owned(), b: b.to_owned() }
+    }
+}
+
+impl std::fmt::Display for LinkName {
+    /// Both ends, as in messages.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} - {}", self.a, self.b)
+    }
+}
+
 /// One change of what is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -235,6 +260,10 @@ pub enum Change {
     EpochNext(u32),
     /// A switch is other than before.
     Switch(SwitchRecord),
+    /// The links between two switches take no more jobs.
+    LinkDrained(LinkName),
+    /// The links between two switches take jobs again.
+    LinkUndrained(LinkName),
 }
 
 /// All that is kept.
@@ -250,6 +279,8 @@ pub struct StoredRecords {
     pub epoch_next: u32,
     /// By name.
     pub switches: BTreeMap<String, SwitchRecord>,
+    /// Links that are drained.
+    pub links_drained: BTreeSet<LinkName>,
 }
 
 impl StoredRecords {
@@ -264,6 +295,8 @@ impl StoredRecords {
             Change::PlaceGone(number) => drop(self.places.remove(&number)),
             Change::EpochNext(epoch) => self.epoch_next = self.epoch_next.max(epoch),
             Change::Switch(record) => drop(self.switches.insert(record.name.clone(), record)),
+            Change::LinkDrained(link) => drop(self.links_drained.insert(link)),
+            Change::LinkUndrained(link) => drop(self.links_drained.remove(&link)),
         }
     }
 }

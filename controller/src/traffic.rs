@@ -1,6 +1,6 @@
 //! Traffic of a tree of a job, from the counters that its members report with their heartbeats.
 //!
-//! What a member reports is believed for its own job alone: it changes no decision, and nothing of another job.
+//! What a member reports is believed for its own job alone.
 
 mod diagnosis;
 mod links;
@@ -96,6 +96,20 @@ impl TreeTraffic {
     /// What a member counted in that time; `None` if it has reported nothing.
     fn recent(&self, rank: u16) -> Option<MemberCounters> {
         Some(self.members.get(&rank)?.recent(self.times.len()))
+    }
+
+    /// Bits a second that the tree sends over a link between switches: what its members send without retransmissions, the median of those that have
+    /// reported. `None` if none has.
+    pub(crate) fn demand(&self) -> Option<u64> {
+        let seconds = self.seconds();
+        let of_member = |member: &MemberTraffic| {
+            let recent = member.recent(self.times.len());
+            let once = 1.0 - ratio(recent.packets_retransmitted, recent.packets_sent);
+            seconds.map_or(0, |seconds| (recent.bytes_sent as f64 * 8.0 * once / seconds) as u64)
+        };
+        let mut all: Vec<u64> = self.members.values().map(of_member).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
     }
 
     /// The traffic; `None` if no member has reported any.

@@ -85,6 +85,8 @@ pub struct JobView {
     pub pattern: Option<PatternView>,
     /// What the schedule does about it, and why, in one sentence; where there is one that shifts jobs in time.
     pub schedule: Option<String>,
+    /// Whether its trees are moved for the load of links, and why, in one sentence; where trees are placed by demand.
+    pub placement: Option<String>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
     /// Its groups that form or run, by name.
@@ -340,10 +342,38 @@ pub struct LinkView {
     pub rate: Option<u64>,
     /// Whether both ends are up.
     pub up: bool,
+    /// Whether it takes no more jobs.
+    pub drained: bool,
     /// Trees of jobs that use it.
     pub trees: u32,
+    /// Bits a second that the jobs over it demand, in each direction.
+    pub demand: u64,
+    /// The part of this that is measured; the rest is declared or assumed.
+    pub demand_measured: u64,
+    /// Trees over it, at most [`LINK_JOBS_MAX`]: if it is drained those that stay first, then those with the greatest demand.
+    pub jobs: Vec<LinkJobView>,
     /// Its traffic, once a member of these trees has reported any.
     pub traffic: Option<LinkTraffic>,
+}
+
+/// Most trees in a [`LinkView`].
+pub const LINK_JOBS_MAX: usize = 16;
+
+/// A tree of a job that uses a link.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkJobView {
+    /// Whose.
+    pub job: JobName,
+    /// The job's group; empty for the job itself.
+    pub group: String,
+    /// Which tree.
+    pub tree: u8,
+    /// Bits a second that it demands, in each direction.
+    pub demand: u64,
+    /// Where that comes from: `pattern`, `traffic`, `declared` or `assumed`.
+    pub source: &'static str,
+    /// Why it stays, if the link is drained and it has no other tree.
+    pub stays: Option<String>,
 }
 
 /// The link of a host to a switch.
@@ -378,10 +408,10 @@ pub struct ControllerEvent {
     pub number: u64,
     /// Unix time, in milliseconds.
     pub at_ms: u64,
-    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_scheduled`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
+    /// A stable name: `job_started`, `job_ended`, `job_moved`, `job_banded`, `job_scheduled`, `job_placed`, `group_placed`, `job_not_started`, `group_started`, `group_ended`, `group_moved`,
     /// `group_not_started`, `member_left`, `member_away`, `member_back`,
     /// `job_slowed`, `job_recovered`, `group_slowed`, `group_recovered`, `job_stalled`, `job_continued`, `group_stalled`, `group_continued`,
-    /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`.
+    /// `refused`, `switch_up`, `switch_down`, `switch_failed`, `switch_repaired`, `tenant_changed`, `job_changed`, `switch_changed`, `link_changed`.
     pub kind: &'static str,
     /// The job, if it is about one.
     pub job: Option<JobName>,

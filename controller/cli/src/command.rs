@@ -8,6 +8,7 @@ mod demo;
 mod group_key;
 mod job;
 mod joining;
+mod link;
 mod multipath;
 mod p4;
 mod remote;
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Testbed(testbed::Testbed),
     Controller(controller::ControllerCommand),
     Job(job::JobCommand),
+    Link(link::LinkCommand),
     Tenant(tenant::TenantCommand),
     Top(top::TopCommand),
     GroupKey(group_key::CreateGroupKey),
@@ -135,6 +137,7 @@ impl Command {
             Self::Testbed(command) => command.run(output),
             Self::Controller(command) => command.run(output),
             Self::Job(command) => command.run(output),
+            Self::Link(command) => command.run(output),
             Self::Tenant(command) => command.run(output),
             Self::Top(command) => command.run(output),
             Self::GroupKey(command) => command.run(output),

@@ -113,9 +113,19 @@ pub(crate) fn human(bytes: u64) -> String {
 
 /// A rate in bytes a second for people: three digits and a decimal unit.
 pub(crate) fn bytes_per_second(rate: u64) -> String {
-    let mut value = rate as f64;
-    let mut unit = "B/s";
-    for larger in ["kB/s", "MB/s", "GB/s", "TB/s"] {
+    decimal(rate, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
+}
+
+/// The same in bits a second.
+pub(crate) fn bits_per_second(rate: u64) -> String {
+    decimal(rate, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// A number with three digits, in one of these units, each of which is a thousand of the one before.
+fn decimal(number: u64, [base, units @ ..]: [&str; 5]) -> String {
+    let mut value = number as f64;
+    let mut unit = base;
+    for larger in units {
         if value < 999.5 {
             break;
         }
@@ -123,7 +133,7 @@ pub(crate) fn bytes_per_second(rate: u64) -> String {
         unit = larger;
     }
     match value {
-        _ if unit == "B/s" => format!("{rate} B/s"),
+        _ if unit == base => format!("{number} {base}"),
         value if value < 9.995 => format!("{value:.2} {unit}"),
         value if value < 99.95 => format!("{value:.1} {unit}"),
         value => format!("{value:.0} {unit}"),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use netfold_controller::record::{
-    Change, JobRecord, PlaceRecord, Store, StoredRecords, SwitchRecord, TenantRecord,
+    Change, JobRecord, LinkName, PlaceRecord, Store, StoredRecords, SwitchRecord, TenantRecord,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -48,6 +48,9 @@ struct Head {
     jobs: usize,
     places: usize,
     switches: usize,
+    /// Drained ones; not in backups of builds that could not drain links.
+    #[serde(default)]
+    links: usize,
 }
 
 /// A line in between.
@@ -58,6 +61,7 @@ enum Record {
     Job(JobRecord),
     Place(Box<PlaceRecord>),
     Switch(SwitchRecord),
+    DrainedLink(LinkName),
 }
 
 impl From<Record> for Change {
@@ -67,6 +71,7 @@ impl From<Record> for Change {
             Record::Job(record) => Self::Job(record),
             Record::Place(record) => Self::Place(record),
             Record::Switch(record) => Self::Switch(record),
+            Record::DrainedLink(link) => Self::LinkDrained(link),
         }
     }
 }
@@ -129,12 +134,15 @@ impl Backup {
             jobs: records.jobs.len(),
             places: records.places.len(),
             switches: records.switches.len(),
+            links: records.links_drained.len(),
         };
         let mut bytes = Vec::new();
         append(&mut bytes, &head);
         records.tenants.values().for_each(|record| append(&mut bytes, &Record::Tenant(record.clone())));
         records.jobs.values().for_each(|record| append(&mut bytes, &Record::Job(record.clone())));
         records.switches.values().for_each(|record| append(&mut bytes, &Record::Switch(record.clone())));
+        let links = records.links_drained.iter();
+        links.for_each(|link| append(&mut bytes, &Record::DrainedLink(link.clone())));
         let places = records.places.values();
         places.for_each(|record| append(&mut bytes, &Record::Place(Box::new(record.clone()))));
         let tail = Tail { sha256: digest(&bytes) };
@@ -170,6 +178,7 @@ impl Backup {
             (head.jobs, records.jobs.len()),
             (head.places, records.places.len()),
             (head.switches, records.switches.len()),
+            (head.links, records.links_drained.len()),
         ];
         if kinds.iter().any(|(announced, found)| announced != found) {
             return Err(corrupt("it has other records than its first line announces"));
@@ -210,7 +219,9 @@ impl Backup {
         let jobs = records.jobs.values().cloned().map(Change::Job);
         let places = records.places.values().cloned().map(|record| Change::Place(Box::new(record)));
         let switches = records.switches.values().cloned().map(Change::Switch);
-        tenants.chain(jobs).chain(places).chain(switches).chain([Change::EpochNext(self.epoch_next())])
+        let links = records.links_drained.iter().cloned().map(Change::LinkDrained);
+        let all = tenants.chain(jobs).chain(places).chain(switches).chain(links);
+        all.chain([Change::EpochNext(self.epoch_next())])
     }
 
     /// The next epoch of a restored database.

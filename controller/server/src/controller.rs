@@ -9,6 +9,7 @@ use netfold_controller::admission::Config;
 use netfold_controller::bands::Banding;
 use netfold_controller::plane::Plane;
 use netfold_controller::policy::Sharing;
+use netfold_controller::rebalance::PlacementPolicy;
 use netfold_controller::record::Store;
 use netfold_controller::schedule::Schedule;
 use netfold_controller::server::Control;
@@ -58,6 +59,8 @@ pub struct JobConfig {
     pub banding: Banding,
     /// What is done about jobs whose communication patterns are known.
     pub schedule: Schedule,
+    /// How trees are placed where several are possible.
+    pub placement: PlacementPolicy,
     /// How jobs share slots when there are not enough for all.
     pub sharing: Sharing,
     /// Minimum time between two reallocations of a job's slots.
@@ -73,6 +76,7 @@ impl Default for JobConfig {
             multipath: None,
             banding: Banding::default(),
             schedule: Schedule::Off,
+            placement: PlacementPolicy::Static,
             sharing: Sharing::Elastic,
             settle: Duration::from_secs(10),
         }
@@ -143,6 +147,7 @@ impl Controller {
             multipath: config.jobs.multipath,
             banding: config.jobs.banding,
             schedule: config.jobs.schedule,
+            placement: config.jobs.placement,
             sharing: config.jobs.sharing,
             settle: config.jobs.settle,
             // The database has the next epoch; the floor is where a new database begins.

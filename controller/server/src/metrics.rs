@@ -90,7 +90,18 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
     ("netfold_switch_groups_used", &["switch"], "multicast groups of a switch that jobs hold"),
     ("netfold_switch_packets_total", &["switch", "result"], "packets of a switch, by result"),
     ("netfold_link_up", &["a", "b"], "1 if both ends of the link are up"),
+    ("netfold_link_drained", &["a", "b"], "1 if the link takes no more jobs"),
     ("netfold_link_trees", &["a", "b"], "trees of jobs that use the link"),
+    (
+        "netfold_link_demand_bits_per_second",
+        &["a", "b"],
+        "bits a second that the jobs over the link demand, in each direction",
+    ),
+    (
+        "netfold_link_demand_measured_bits_per_second",
+        &["a", "b"],
+        "the part of the demand that is measured; the rest is declared or assumed",
+    ),
     ("netfold_link_rate_bits_per_second", &["a", "b"], "rate of the link in the topology, in each direction"),
     (
         "netfold_link_bytes_per_second",
@@ -315,7 +326,10 @@ impl MetricSet {
     fn link(&mut self, link: &LinkView) {
         let ends = [link.a.as_str(), &link.b];
         self.set("netfold_link_up", ends, u32::from(link.up));
+        self.set("netfold_link_drained", ends, u32::from(link.drained));
         self.add("netfold_link_trees", ends, link.trees.into());
+        self.add("netfold_link_demand_bits_per_second", ends, link.demand);
+        self.add("netfold_link_demand_measured_bits_per_second", ends, link.demand_measured);
         if let Some(rate) = link.rate {
             self.add("netfold_link_rate_bits_per_second", ends, rate);
         }

@@ -117,6 +117,12 @@ impl IntoStatus for CommandError {
                 let about = HashMap::from([("what".to_owned(), what.to_owned()), ("name".to_owned(), name)]);
                 refuse_about(Code::AlreadyExists, Reason::Exists, message, about)
             }
+            Self::NoLink { a, b, .. } => {
+                let name = format!("{a} - {b}");
+                let about =
+                    HashMap::from([("what".to_owned(), "link".to_owned()), ("name".to_owned(), name)]);
+                refuse_about(Code::NotFound, Reason::NotFound, message, about)
+            }
             Self::Invalid(_) => invalid(message),
             Self::Conflict(_) => refuse(Code::FailedPrecondition, Reason::Conflict, message),
             Self::Gone => refuse(Code::Unavailable, Reason::ShuttingDown, message),

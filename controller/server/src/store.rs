@@ -4,7 +4,7 @@
 //!
 //! A controller that starts reads what it cannot learn elsewhere: [tenants with hashes of their tokens](netfold_controller::record::TenantRecord),
 //! [jobs](netfold_controller::record::JobRecord), [the places of jobs that run](netfold_controller::record::PlaceRecord), the
-//! next epoch, and which switches are drained. Sessions are not stored: workers resume them. The state of switches is not
+//! next epoch, and which switches and links are drained. Sessions are not stored: workers resume them. The state of switches is not
 //! stored: it is read from them and compared with the places. Counters, events and load start from zero.
 //!
 //! # How
@@ -36,6 +36,8 @@ const TENANTS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("ten
 const JOBS: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("jobs");
 const PLACES: TableDefinition<'static, u16, &[u8]> = TableDefinition::new("places");
 const SWITCHES: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("switches");
+/// Links that are drained, by the names of the switches at their ends. Databases of builds that could not drain links have no such table.
+const LINKS: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("links");
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 
 /// Keys of the table `meta`.
@@ -177,6 +179,7 @@ fn initialise(
     write.open_table(JOBS)?;
     write.open_table(PLACES)?;
     write.open_table(SWITCHES)?;
+    write.open_table(LINKS)?;
     make(&write, changes)?;
     Ok(write.commit()?)
 }
@@ -249,6 +252,15 @@ fn records(read: &ReadTransaction) -> Result<StoredRecords, Box<dyn std::error::
         let record: netfold_controller::record::JobRecord = record;
         kept.jobs.insert(record.name.clone(), record)
     });
+    match read.open_table(LINKS) {
+        Ok(table) => {
+            for entry in table.iter()? {
+                kept.links_drained.insert(row::decode(entry?.1.value())?);
+            }
+        }
+        Err(redb::TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
     let epoch = read.open_table(META)?.get(META_EPOCH_NEXT)?;
     // Written from a u32; a larger value can only mean that the epochs are exhausted.
     kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
@@ -278,6 +290,7 @@ fn make(write: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error>
     let mut jobs = write.open_table(JOBS)?;
     let mut places = write.open_table(PLACES)?;
     let mut switches = write.open_table(SWITCHES)?;
+    let mut links = write.open_table(LINKS)?;
     let mut meta = write.open_table(META)?;
     for change in changes {
         match change {
@@ -306,6 +319,12 @@ fn make(write: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error>
             }
             Change::Switch(record) => {
                 switches.insert(record.name.as_str(), row::encode(record).as_slice())?;
+            }
+            Change::LinkDrained(link) => {
+                links.insert((link.a.as_str(), link.b.as_str()), row::encode(link).as_slice())?;
+            }
+            Change::LinkUndrained(link) => {
+                links.remove((link.a.as_str(), link.b.as_str()))?;
             }
         }
     }

@@ -33,10 +33,11 @@ impl Coordinator {
             Command::EndJob { name, message } => self.end_job(name, message),
             Command::ForgetJob(name) => self.forget(name),
             Command::Drain { switch, drained, evict } => self.drain(switch, drained, evict),
+            Command::DrainLink { a, b, drained, evict } => self.drain_link((&a, &b), drained, evict),
         }
     }
 
-    fn changed(&mut self, what: &'static str, name: String, message: impl Into<String>) {
+    pub(super) fn changed(&mut self, what: &'static str, name: String, message: impl Into<String>) {
         self.log(JobEvent::Changed { what, name, message: message.into() });
     }
 

@@ -3,7 +3,7 @@
 use super::{Coordinator, Named, Output, SessionId, SessionLoss, Stage};
 use crate::driver::DriverError;
 use crate::executor::{SwitchTask, TaskOutcome, TenantTask};
-use crate::fleet::{HeldRanges, Placement, Shortage, TreeRequest, Wanted};
+use crate::fleet::{HeldRanges, Placement, Shortage, TreeLoad, TreeRequest, Wanted};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
 use crate::record::JobName;
@@ -60,6 +60,8 @@ impl Coordinator {
         let members = self.peers(forming);
         let siblings: Vec<_> = self.siblings(&forming.name).map(|job| job.placement.chosen.clone()).collect();
         let ticket_key = self.fleet.ticket_key();
+        let demands = self.placement_demands();
+        let own = self.demand_of_forming(forming).bits_per_second;
         let request = TreeRequest {
             members: &members,
             tree: forming.name.tree,
@@ -69,6 +71,7 @@ impl Coordinator {
             authenticated: spec.authenticated,
             udp_ports: spec.udp_ports,
             datagram_max: self.datagram_max(forming),
+            load: demands.as_deref().map_or(TreeLoad::Trees, |links| TreeLoad::Demand { links, own }),
         };
         // Its part is one of those, too: jobs that closely follow others would get an eighth of the few slots that are free already.
         let leaving = if may_wait { self.leaving() } else { Vec::new() };

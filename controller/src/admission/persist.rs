@@ -29,6 +29,7 @@ impl Coordinator {
                 self.boots.insert(switch, record.boot.clone());
             }
         }
+        self.restore_links(kept.links_drained);
         for record in kept.places.into_values() {
             self.restore_place(record);
         }

@@ -153,10 +153,10 @@ impl Coordinator {
 
     /// Takes slots from others for a complete formation that finds too few, if the policy says so: then it is to wait.
     pub(super) fn make_room(&mut self, formation: u64, wanted: u32, fewest: u32) -> bool {
+        self.forget_allowances();
         let forming = &self.forming[&formation];
         let name = forming.name.clone();
         let now = self.now;
-        self.reallocations.forget(now.saturating_sub(RETURN.max(self.config.settle)));
         // A job that had to make room itself takes what is left, or two jobs would displace each other in turn. Where others shrink, each time at
         // least by half, there is an end to that: if later jobs have taken what it was left, it takes as few as it can do with. So does a job that will
         // never give them up again.
@@ -179,6 +179,7 @@ impl Coordinator {
             authenticated: spec.authenticated,
             udp_ports: spec.udp_ports,
             datagram_max: self.datagram_max(forming),
+            load: crate::fleet::TreeLoad::Trees,
         };
         let Some(switches) = self.fleet.tree_if_empty(&request) else { return false };
         let demand = self.demand(NEWCOMER, &name, &spec, wanted, fewest);
@@ -190,6 +191,44 @@ impl Coordinator {
         self.reallocations.moved.insert(name, Moved { at: now, most: Some(most), displaced: false });
         self.apply_moves(moves, &message);
         true
+    }
+
+    /// Whether other jobs would give up slots for a tree that gave up its place now and needed another.
+    pub(super) fn others_make_room(&mut self, job: u16) -> bool {
+        if self.config.sharing != Sharing::Elastic {
+            return false;
+        }
+        let active = &self.active[&job];
+        let (name, spec) = (active.name.clone(), active.spec);
+        let siblings: Vec<_> = self.siblings(&name).map(|job| job.placement.chosen.clone()).collect();
+        let fewest = self.fewest_slots(spec.slots, spec.classes);
+        let request = crate::fleet::TreeRequest {
+            members: &active.placement.members,
+            tree: name.tree,
+            slots: fewest,
+            numerics: spec.mode.numerics(),
+            siblings: &siblings,
+            authenticated: spec.authenticated,
+            udp_ports: spec.udp_ports,
+            datagram_max: 0,
+            load: crate::fleet::TreeLoad::Trees,
+        };
+        let Some(switches) = self.fleet.tree_if_empty(&request) else { return false };
+        let demand = self.demand(NEWCOMER, &name, &spec, fewest, fewest);
+        // Its own slots are free at switches that it stays at.
+        let new: Vec<usize> =
+            switches.into_iter().filter(|at| !self.active[&job].placement.switches.contains(at)).collect();
+        self.room_at(&new, &name, demand).is_some()
+    }
+
+    /// Forgets what trees may have that did not join again in time.
+    pub(super) fn forget_allowances(&mut self) {
+        self.reallocations.forget(self.now.saturating_sub(RETURN.max(self.config.settle)));
+    }
+
+    /// Has a tree that is moved get as many slots as it has when it joins again.
+    pub(super) fn keep_allowance(&mut self, name: TreeName, slots: u32) {
+        self.reallocations.moved.insert(name, Moved { at: self.now, most: Some(slots), displaced: true });
     }
 
     /// The moves that are needed at all switches of a tree, and the number of slots that the tree then gets.
@@ -294,7 +333,7 @@ impl Coordinator {
             return;
         }
         self.arm_growth_timer();
-        self.reallocations.forget(self.now.saturating_sub(RETURN.max(self.config.settle)));
+        self.forget_allowances();
         let unsettled = self.active.values().any(|job| job.phase != TreePhase::Running || job.retiring > 0);
         let gone = |(name, moved): (&TreeName, &Moved)| moved.displaced && !self.names.contains_key(name);
         let awaited = self.reallocations.moved.iter().any(gone);

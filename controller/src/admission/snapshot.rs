@@ -1,17 +1,23 @@
 //! Snapshot of the control plane for display.
 
+use super::rebalance::LinkLoad;
 use super::{Coordinator, Named};
 use crate::fleet::LinkInfo;
-use crate::jobs::{ActiveTree, FormingTree, Presence};
+use crate::jobs::{ActiveTree, FormingTree, Presence, TreeName};
+use crate::rebalance::Demand;
 use crate::record::{JobName, JobRecord, JobSpec, JobState};
 use crate::traffic::{self, AccessLink, LinkedTree, TreeTraffic};
 use crate::view::SnapshotScope;
 use crate::view::{
-    AccessView, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PlaceView, RangeView,
-    Snapshot, SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, Finding, GroupView, JobView, LINK_JOBS_MAX, LinkJobView, LinkTraffic, LinkView, MemberView,
+    PlaceView, RangeView, Snapshot, SwitchView, TenantView, TrafficView, TreeView,
 };
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+
+/// What a view of a link is made of.
+type LinkParts<'a> = (((&'a LinkInfo, u64), Option<LinkTraffic>), LinkLoad);
 
 impl Coordinator {
     /// Snapshot of tenants, jobs, switches and links.
@@ -80,6 +86,7 @@ impl Coordinator {
             findings,
             pattern: self.pattern_view(name),
             schedule: self.schedule_of(name),
+            placement: self.placement_of(name),
             trees,
             groups,
         })
@@ -212,15 +219,48 @@ impl Coordinator {
     }
 
     fn view_links(&self, traffic: Vec<Option<LinkTraffic>>) -> Vec<LinkView> {
-        let view = |((link, trees), traffic): ((&LinkInfo, u64), Option<LinkTraffic>)| LinkView {
+        let mut jobs = self.view_link_jobs();
+        let view = |(number, (((link, trees), traffic), load)): (usize, LinkParts<'_>)| LinkView {
             a: self.fleet.info(link.a).name.clone(),
             b: self.fleet.info(link.b).name.clone(),
             rate: link.rate,
             up: self.fleet.down(link.a).is_none() && self.fleet.down(link.b).is_none(),
+            drained: self.fleet.is_link_drained(number),
             trees: u32::try_from(trees).unwrap_or(u32::MAX),
+            demand: load.demand,
+            demand_measured: load.measured,
+            jobs: jobs.remove(&number).unwrap_or_default(),
             traffic,
         };
-        self.fleet.links().zip(traffic).map(view).collect()
+        self.fleet.links().zip(traffic).zip(self.link_loads()).enumerate().map(view).collect()
+    }
+
+    /// Trees over each link that carries any.
+    fn view_link_jobs(&self) -> BTreeMap<usize, Vec<LinkJobView>> {
+        let mut trees: BTreeMap<usize, Vec<(bool, Demand, u16)>> = BTreeMap::new();
+        for (number, job) in self.active.iter().filter(|(_, job)| !job.is_over()) {
+            let demand = self.demand_of(job);
+            let stays = self.tree_moves.staying.contains_key(number);
+            for edge in &job.placement.chosen.edges {
+                trees.entry(edge.link.index()).or_default().push((stays, demand, *number));
+            }
+        }
+        let view = |(_, demand, number): (bool, Demand, u16)| {
+            let TreeName { name, group, tree } = &self.active[&number].name;
+            LinkJobView {
+                job: name.clone(),
+                group: group.clone(),
+                tree: *tree,
+                demand: demand.bits_per_second,
+                source: demand.source.name(),
+                stays: self.tree_moves.staying.get(&number).cloned(),
+            }
+        };
+        let most = |(link, mut trees): (usize, Vec<(bool, Demand, u16)>)| {
+            trees.sort_by_key(|(stays, demand, number)| (!stays, Reverse(demand.bits_per_second), *number));
+            (link, trees.into_iter().take(LINK_JOBS_MAX).map(view).collect())
+        };
+        trees.into_iter().map(most).collect()
     }
 
     fn view_access(&self, sums: BTreeMap<AccessLink<'_>, (u32, Option<LinkTraffic>)>) -> Vec<AccessView> {

@@ -43,6 +43,7 @@ fn reserve(
         authenticated: false,
         udp_ports: 1,
         datagram_max: 0,
+        load: TreeLoad::Trees,
     };
     let secret = fleet.ticket_key();
     fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
@@ -93,6 +94,7 @@ fn a_part_is_one_of_the_slots_that_are_about_to_be_free_too() {
             authenticated: false,
             udp_ports: 1,
             datagram_max: 0,
+            load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
         let wanted = Wanted { most: 1024, fewest: 16, of_free: 8, leaving };
@@ -160,6 +162,7 @@ fn queues_take_trees_in_turn() {
             authenticated: false,
             udp_ports: 1,
             datagram_max: 0,
+            load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
         let (placement, ranges) = fleet
@@ -231,6 +234,7 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             authenticated,
             udp_ports: 1,
             datagram_max: 0,
+            load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
         match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1, leaving: &[] }, &secret) {
@@ -268,13 +272,14 @@ fn a_job_gets_the_longest_packets_that_all_paths_carry() {
             authenticated,
             udp_ports: 1,
             datagram_max,
+            load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
         let wanted = Wanted { most: slots.0, fewest: slots.1, of_free: 1, leaving: &[] };
         let (placement, _) = fleet.reserve(&request, wanted, &secret).map_err(|short| short.refusal())?;
         Ok((placement.switches[0], placement.job().slots))
     };
-    let need = header::LEN as u32 + 8192;
+    let need = netfold_wire::header::LEN as u32 + 8192;
     assert_eq!(place(need, false, (64, 16)), Ok((long, 16)), "as many bytes, rounded up: 11 slots");
     assert_eq!(place(need - 1, false, (64, 16)), Ok((short, 64)));
     let tag = netfold_wire::TAG_LEN as u32;

@@ -40,6 +40,10 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("job_scheduled", "job_scheduled"), name, "");
             seen.message = format!("{}: {decision}", subject(name, ""));
         }
+        JobEvent::Rebalanced { name, group, tree, decision } => {
+            seen.concern(("job_placed", "group_placed"), name, group);
+            seen.message = format!("tree {tree} of {} {decision}", subject(name, group));
+        }
         JobEvent::Left { name, group, rank } => {
             seen.concern(("member_left", "member_left"), name, group);
             seen.message = format!("rank {rank} of {} has left gracefully", subject(name, group));
@@ -154,6 +158,7 @@ fn switch(seen: &mut ControllerEvent, event: &JobEvent) {
             seen.kind = match *what {
                 "tenant" => "tenant_changed",
                 "switch" => "switch_changed",
+                "link" => "link_changed",
                 _ => "job_changed",
             };
             if *what == "switch" {

@@ -170,14 +170,20 @@ impl Bench {
 
     /// The control plane is killed and starts again with what was kept; its driver removes what it finds undesired on the switch.
     pub(crate) fn restart(self, config: Config) -> Self {
-        let Self { fake, kept, running, .. } = self;
-        let limits = fake.lock().limits;
+        let limits = self.fake.lock().limits;
         let (switch, keys) = (SwitchInfo::own(limits, Numerics::Word), StdRng::seed_from_u64(8));
         let fleet = Fleet::new(vec![switch], Box::new(OneSwitch), config.epoch_floor, keys);
-        let mut bench = Self::over(vec![fake], config, fleet, kept);
+        self.restart_over(config, fleet)
+    }
+
+    /// The same over several switches.
+    pub(crate) fn restart_over(self, config: Config, fleet: Fleet) -> Self {
+        let Self { fakes, kept, running, .. } = self;
+        let mut bench = Self::over(fakes, config, fleet, kept);
         bench.now = Duration::ZERO;
         bench.running = running;
-        bench.fake.lock().keep_only(&bench.coordinator.holdings()[0]);
+        let holdings = bench.coordinator.holdings();
+        bench.fakes.iter().zip(&holdings).for_each(|(fake, held)| fake.lock().keep_only(held));
         bench
     }
 

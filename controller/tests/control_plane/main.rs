@@ -9,6 +9,7 @@ mod durable;
 mod fake;
 mod flood;
 mod groups;
+mod links;
 mod multipath;
 mod path;
 mod random;

@@ -1,8 +1,9 @@
-//! Planning from the outside: topology files, the choice of trees, how slots are shared, and how jobs are scheduled.
+//! Planning from the outside: topology files, the choice of trees, how slots are shared, how jobs are scheduled, and which trees are moved.
 
 mod ecmp;
 mod fabric;
 mod policy;
+mod rebalance;
 mod route;
 mod schedule;
 mod topology;

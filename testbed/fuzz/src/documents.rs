@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use netfold_controller::admission::{Config, Coordinator, Output};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
-use netfold_controller::record::{Change, JobRecord, PlaceRecord, StoredRecords, SwitchRecord, TenantRecord};
+use netfold_controller::record::{Change, JobRecord, LinkName, PlaceRecord, StoredRecords, SwitchRecord, TenantRecord};
 use netfold_controller::topology::Topology;
 use netfold_p4::allreduce;
 use netfold_p4::interpret::Interpreter;
@@ -126,6 +126,7 @@ fn records(data: &[u8]) {
         let change = change.or_else(|| row::<JobRecord>(line).map(Change::Job));
         let change = change.or_else(|| row::<TenantRecord>(line).map(Change::Tenant));
         let change = change.or_else(|| row::<SwitchRecord>(line).map(Change::Switch));
+        let change = change.or_else(|| row::<LinkName>(line).map(Change::LinkDrained));
         if let Some(change) = change {
             records.apply(change);
         }

@@ -14,6 +14,7 @@ use netfold_controller::ServerError;
 use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
+use netfold_controller::rebalance::PlacementPolicy;
 use netfold_controller::schedule::Schedule;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::ControllerEvent;
@@ -123,6 +124,10 @@ pub(crate) struct ControllerCommand {
     /// crux (`--ranking crux` by what is measured, not declared).
     #[arg(long, value_name = "HOW", default_value = "off", value_parser = super::schedule)]
     schedule: Schedule,
+    /// How the trees of jobs over several switches are placed: static (by the number of trees over each link, and they stay) or measured (by the measured
+    /// demand of the jobs over each link; now and then one is moved from the most loaded link to another).
+    #[arg(long, value_name = "HOW", default_value = "static", value_parser = placement)]
+    placement: PlacementPolicy,
     /// The bands of classes that jobs get by their ranking: a number of equal bands, or the classes of each, the most important first,
     /// as in 12-15,4-11,0-3.
     #[arg(long, value_name = "BANDS", default_value = "4")]
@@ -131,7 +136,7 @@ pub(crate) struct ControllerCommand {
     /// 16 classes.
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = super::dscp)]
     dscp: Dscp,
-    /// Rate of hosts' links, which a topology does not specify, for `--ranking crux` and `--schedule`.
+    /// Rate of hosts' links, which a topology does not specify, for `--ranking crux`, `--schedule` and `--placement measured`.
     #[arg(long, value_name = "RATE", default_value = "100G")]
     link_rate: Bits,
     /// How jobs share slots: elastic (later jobs find some: a job that cannot give slots up gets an eighth of the free ones at most, others give some
@@ -328,6 +333,7 @@ impl ControllerCommand {
                 link_bps: self.link_rate.0,
             },
             schedule: self.schedule,
+            placement: self.placement,
             sharing: self.sharing,
             settle: Duration::from_secs(self.settle),
         };
@@ -473,6 +479,11 @@ fn sharing(name: &str) -> Result<Sharing, String> {
 fn ranking(name: &str) -> Result<Ranking, String> {
     let names = Ranking::ALL.map(Ranking::name).join(", ");
     Ranking::from_name(name).ok_or_else(|| format!("give one of {names}"))
+}
+
+fn placement(name: &str) -> Result<PlacementPolicy, String> {
+    let names = PlacementPolicy::ALL.map(PlacementPolicy::name).join(", ");
+    PlacementPolicy::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
 fn topology_in(path: &Path) -> Result<Topology, CliError> {

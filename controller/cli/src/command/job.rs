@@ -381,8 +381,10 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             output.line(format_args!("            {}", output.paint(Tone::Bad, text)))?;
         }
     }
-    for (at, line) in lines_of(&job.schedule).iter().enumerate() {
-        output.line(format_args!("  {:<10}{line}", if at == 0 { "schedule" } else { "" }))?;
+    for (heading, text) in [("schedule", &job.schedule), ("placement", &job.placement)] {
+        for (at, line) in lines_of(text).iter().enumerate() {
+            output.line(format_args!("  {:<10}{line}", if at == 0 { heading } else { "" }))?;
+        }
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         })),
         "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
         "pattern": job.pattern.map(pattern_value), "schedule": Some(&job.schedule).filter(|text| !text.is_empty()),
-        "trees": trees, "groups": groups,
+        "placement": Some(&job.placement).filter(|text| !text.is_empty()), "trees": trees, "groups": groups,
     })
 }
 
@@ -194,32 +194,37 @@ pub(super) fn switch_value(switch: &v1::Switch) -> Value {
     })
 }
 
+/// A link between switches for `--json`.
+pub(super) fn link_value(link: &v1::Link) -> Value {
+    let jobs: Vec<Value> = link.jobs.iter().map(|job| json!({
+        "job": full_name(job.job.as_ref()), "group": job.group, "tree": job.tree, "demand": job.demand, "source": job.source,
+        "stays": Some(&job.stays).filter(|text| !text.is_empty()),
+    })).collect();
+    json!({
+        "event": "link", "a": link.a, "b": link.b, "rate": link.rate, "up": link.up, "drained": link.drained, "trees": link.trees,
+        "demand": link.demand, "demand_measured": link.demand_measured, "jobs": jobs, "traffic": link.traffic.map(link_traffic_value),
+    })
+}
+
+fn link_traffic_value(traffic: v1::LinkTraffic) -> Value {
+    json!({
+        "bytes_per_second": traffic.bytes_per_second, "packets_per_second": traffic.packets_per_second,
+        "retransmission_ratio": traffic.retransmission_ratio,
+    })
+}
+
 /// The links between switches, then those of hosts to switches, for `--json`.
 pub(super) fn link_values<'a>(
     links: &'a [v1::Link],
     access: &'a [v1::AccessLink],
 ) -> impl Iterator<Item = Value> + 'a {
-    let traffic = |traffic: Option<v1::LinkTraffic>| {
-        traffic.map(|traffic| {
-            json!({
-                "bytes_per_second": traffic.bytes_per_second, "packets_per_second": traffic.packets_per_second,
-                "retransmission_ratio": traffic.retransmission_ratio,
-            })
-        })
-    };
-    let between = move |link: &v1::Link| {
-        json!({
-            "event": "link", "a": link.a, "b": link.b, "rate": link.rate, "up": link.up, "trees": link.trees,
-            "traffic": traffic(link.traffic),
-        })
-    };
-    let at_host = move |link: &v1::AccessLink| {
+    let at_host = |link: &v1::AccessLink| {
         json!({
             "event": "access_link", "host": link.host, "switch": link.switch, "workers": link.workers,
-            "traffic": traffic(link.traffic),
+            "traffic": link.traffic.map(link_traffic_value),
         })
     };
-    links.iter().map(between).chain(access.iter().map(at_host))
+    links.iter().map(link_value).chain(access.iter().map(at_host))
 }
 
 /// An event for `--json`.

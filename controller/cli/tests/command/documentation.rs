@@ -96,7 +96,7 @@ fn every_command_is_documented() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         // netfold-bench-all-reduce.1: the documentation names `bench all-reduce`.
         let words = name.trim_end_matches(".1").trim_start_matches("netfold").trim_start_matches('-');
-        let groups = ["bench", "controller", "job", "p4", "switch", "tenant", "testbed"];
+        let groups = ["bench", "controller", "job", "link", "p4", "switch", "tenant", "testbed"];
         let command = match words.split_once('-').filter(|(first, _)| groups.contains(first)) {
             Some((group, rest)) => format!("{group} {rest}"),
             None => words.to_owned(),

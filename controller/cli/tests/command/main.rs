@@ -17,6 +17,7 @@ mod groups;
 mod jobs;
 mod kernel;
 mod leaf_spine;
+mod links;
 mod many_jobs;
 mod nic;
 mod observer;

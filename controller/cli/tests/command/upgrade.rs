@@ -21,11 +21,17 @@ pub(crate) struct Job {
 impl Job {
     /// The job `red/one`, by these controllers.
     pub(crate) fn start(controllers: &str) -> Self {
+        Self::start_as(controllers, "one", ["", ""])
+    }
+
+    /// A job of the tenant `red`, whose ranks have these further options.
+    pub(crate) fn start_as(controllers: &str, job: &str, options: [&str; 2]) -> Self {
         let rendezvous = vacant_address().unwrap();
         let ranks = [0, 1].map(|rank| {
             let mut command = netfold(&format!(
-                "worker --controller {controllers} --tenant red --job one --rank {rank} --world 2 --rendezvous {rendezvous} \
-                 --mode i32 --bytes 64KiB --slots 64 --iterations 1000000000 --json"
+                "worker --controller {controllers} --tenant red --job {job} --rank {rank} --world 2 --rendezvous {rendezvous} \
+                 --mode i32 --bytes 64KiB --slots 64 --iterations 1000000000 {} --json",
+                options[rank]
             ));
             let lines = Arc::new(Mutex::new(Vec::new()));
             let printed = Arc::clone(&lines);
@@ -40,7 +46,7 @@ impl Job {
     }
 
     /// What the ranks have printed so far, checked: no error, and no wrong element.
-    fn lines(&self) -> [Vec<Value>; 2] {
+    pub(crate) fn lines(&self) -> [Vec<Value>; 2] {
         let lines = self
             .ranks
             .each_ref()

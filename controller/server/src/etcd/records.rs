@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use netfold_controller::record::{
-    Change, JobRecord, PlaceRecord, RecordReader, Store, StoreError, StoredRecords, SwitchRecord,
+    Change, JobRecord, LinkName, PlaceRecord, RecordReader, Store, StoreError, StoredRecords, SwitchRecord,
     TenantRecord,
 };
 use serde::de::DeserializeOwned;
@@ -102,6 +102,7 @@ pub(super) fn operations(prefix: &str, changes: &[Change]) -> Vec<RequestOp> {
 /// The key of a change, and its value; none if the change deletes the key.
 pub(super) fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
     let job = |tenant: &str, job: &str| format!("{prefix}/jobs/{tenant}/{job}");
+    let of_link = |link: &LinkName| format!("{prefix}/links/{}/{}", link.a, link.b);
     match change {
         Change::Tenant(record) => (format!("{prefix}/tenants/{}", record.name), Some(row::encode(record))),
         Change::TenantGone(name) => (format!("{prefix}/tenants/{name}"), None),
@@ -111,6 +112,8 @@ pub(super) fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
         Change::PlaceGone(number) => (format!("{prefix}/places/{number:05}"), None),
         Change::EpochNext(epoch) => (format!("{prefix}/epoch_next"), Some(row::encode(epoch))),
         Change::Switch(record) => (format!("{prefix}/switches/{}", record.name), Some(row::encode(record))),
+        Change::LinkDrained(link) => (of_link(link), Some(row::encode(link))),
+        Change::LinkUndrained(link) => (of_link(link), None),
     }
 }
 
@@ -126,6 +129,7 @@ pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<StoredRecords, E
             "jobs" => Change::Job(decode::<JobRecord>(&key, &value)?),
             "places" => Change::Place(Box::new(decode::<PlaceRecord>(&key, &value)?)),
             "switches" => Change::Switch(decode::<SwitchRecord>(&key, &value)?),
+            "links" => Change::LinkDrained(decode::<LinkName>(&key, &value)?),
             RESTORING => return Err(EtcdError::Restoring),
             "epoch_next" => Change::EpochNext(decode(&key, &value)?),
             _ => continue,

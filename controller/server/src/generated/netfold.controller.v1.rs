@@ -111,6 +111,9 @@ pub struct Job {
     /// What the schedule does about it, and why; empty without a schedule that shifts jobs in time.
     #[prost(string, tag = "15")]
     pub schedule: ::prost::alloc::string::String,
+    /// Whether its trees are moved for the load of links, and why; empty unless trees are placed by demand.
+    #[prost(string, tag = "16")]
+    pub placement: ::prost::alloc::string::String,
 }
 /// The iterations of a job, as its workers measure them: medians.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -780,6 +783,40 @@ pub struct Link {
     /// Its traffic; not set before a worker of these trees has reported any. Not for tenants.
     #[prost(message, optional, tag = "6")]
     pub traffic: ::core::option::Option<LinkTraffic>,
+    /// Whether it accepts no further jobs.
+    #[prost(bool, tag = "7")]
+    pub drained: bool,
+    /// Bits a second that the jobs over it demand, in each direction.
+    #[prost(uint64, tag = "8")]
+    pub demand: u64,
+    /// The part of this that is measured; the rest is declared or assumed.
+    #[prost(uint64, tag = "9")]
+    pub demand_measured: u64,
+    /// Trees over it, at most 16: if it is drained those that stay first, then those with the greatest demand. A tenant sees its own only.
+    #[prost(message, repeated, tag = "10")]
+    pub jobs: ::prost::alloc::vec::Vec<LinkJob>,
+}
+/// A tree of a job that uses a link.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LinkJob {
+    /// The job.
+    #[prost(message, optional, tag = "1")]
+    pub job: ::core::option::Option<JobName>,
+    /// The job's group; empty for the job itself.
+    #[prost(string, tag = "2")]
+    pub group: ::prost::alloc::string::String,
+    /// Number of the job's tree.
+    #[prost(uint32, tag = "3")]
+    pub tree: u32,
+    /// Bits a second that it demands, in each direction.
+    #[prost(uint64, tag = "4")]
+    pub demand: u64,
+    /// Where that comes from: `pattern`, `traffic`, `declared` or `assumed`.
+    #[prost(string, tag = "5")]
+    pub source: ::prost::alloc::string::String,
+    /// Why it stays, if the link is drained and the tree cannot be moved; else empty.
+    #[prost(string, tag = "6")]
+    pub stays: ::prost::alloc::string::String,
 }
 /// The link of a host to a switch.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -853,6 +890,29 @@ pub struct DrainSwitchRequest {
     /// Withdraw running jobs from the switch; they may be placed elsewhere.
     #[prost(bool, tag = "3")]
     pub evict: bool,
+}
+/// Sets whether the links between two switches accept jobs.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DrainLinkRequest {
+    /// Name of the switch at one end.
+    #[prost(string, tag = "1")]
+    pub a: ::prost::alloc::string::String,
+    /// Name of the switch at the other end.
+    #[prost(string, tag = "2")]
+    pub b: ::prost::alloc::string::String,
+    /// Accept no further jobs.
+    #[prost(bool, tag = "3")]
+    pub drained: bool,
+    /// Withdraw running jobs that cannot be moved to other links.
+    #[prost(bool, tag = "4")]
+    pub evict: bool,
+}
+/// The links between the two switches.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DrainLinkResponse {
+    /// In the order of the topology.
+    #[prost(message, repeated, tag = "1")]
+    pub links: ::prost::alloc::vec::Vec<Link>,
 }
 /// Asks for a copy of all records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2432,6 +2492,31 @@ pub mod switches_client {
                 .insert(GrpcMethod::new("netfold.controller.v1.Switches", "Drain"));
             self.inner.unary(req, path, codec).await
         }
+        /// Sets whether the links between two switches accept jobs. Jobs that use them are moved to other links, if there are any.
+        pub async fn drain_link(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DrainLinkRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainLinkResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/netfold.controller.v1.Switches/DrainLink",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("netfold.controller.v1.Switches", "DrainLink"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2465,6 +2550,14 @@ pub mod switches_server {
             &self,
             request: tonic::Request<super::DrainSwitchRequest>,
         ) -> std::result::Result<tonic::Response<super::Switch>, tonic::Status>;
+        /// Sets whether the links between two switches accept jobs. Jobs that use them are moved to other links, if there are any.
+        async fn drain_link(
+            &self,
+            request: tonic::Request<super::DrainLinkRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DrainLinkResponse>,
+            tonic::Status,
+        >;
     }
     /// The switches that jobs run on.
     #[derive(Debug)]
@@ -2663,6 +2756,51 @@ pub mod switches_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DrainSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/netfold.controller.v1.Switches/DrainLink" => {
+                    #[allow(non_camel_case_types)]
+                    struct DrainLinkSvc<T: Switches>(pub Arc<T>);
+                    impl<
+                        T: Switches,
+                    > tonic::server::UnaryService<super::DrainLinkRequest>
+                    for DrainLinkSvc<T> {
+                        type Response = super::DrainLinkResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DrainLinkRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Switches>::drain_link(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DrainLinkSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

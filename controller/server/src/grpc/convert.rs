@@ -4,8 +4,8 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkTraffic, LinkView, MemberView, PatternView,
-    PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic, LinkView, MemberView,
+    PatternView, PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -131,6 +131,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
         findings: job.findings.into_iter().map(finding).collect(),
         pattern: job.pattern.map(pattern),
         schedule: job.schedule.unwrap_or_default(),
+        placement: job.placement.unwrap_or_default(),
         groups: job.groups.into_iter().map(group).collect(),
     }
 }
@@ -288,12 +289,19 @@ fn range(range: RangeView, visibility: &Visibility) -> v1::Range {
 
 /// A link between switches, restricted to what the caller may see.
 pub(super) fn link(link: LinkView, visibility: &Visibility) -> v1::Link {
-    let traffic = match visibility {
-        Visibility::Everything => link.traffic.map(link_traffic),
-        Visibility::Tenant(_) => None,
+    let (traffic, demand, demand_measured) = match visibility {
+        Visibility::Everything => (link.traffic.map(link_traffic), link.demand, link.demand_measured),
+        Visibility::Tenant(_) => (None, 0, 0),
     };
-    let LinkView { a, b, rate, up, trees, .. } = link;
-    v1::Link { a, b, rate: rate.unwrap_or(0), up, trees, traffic }
+    let LinkView { a, b, rate, up, drained, trees, jobs, .. } = link;
+    let jobs = jobs.into_iter().filter(|job| visibility.includes(&job.job.tenant)).map(link_job).collect();
+    v1::Link { a, b, rate: rate.unwrap_or(0), up, trees, traffic, drained, demand, demand_measured, jobs }
+}
+
+fn link_job(job: LinkJobView) -> v1::LinkJob {
+    let LinkJobView { job, group, tree, demand, source, stays } = job;
+    let (job, stays) = (Some(name_message(job)), stays.unwrap_or_default());
+    v1::LinkJob { job, group, tree: tree.into(), demand, source: source.to_owned(), stays }
 }
 
 /// The access links; none for a tenant.

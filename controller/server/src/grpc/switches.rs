@@ -3,7 +3,7 @@
 use crate::api::v1;
 use netfold_controller::command::Command;
 use netfold_controller::server::Control;
-use netfold_controller::view::SnapshotScope;
+use netfold_controller::view::{LinkView, SnapshotScope};
 use tonic::{Request, Response, Status};
 
 use super::convert;
@@ -65,5 +65,22 @@ impl v1::switches_server::Switches for Switches {
         let command = Command::Drain { switch: name.clone(), drained, evict };
         self.control.execute(command).await.map_err(|error| error.into_status())?;
         self.described(name, &Visibility::Everything).await.map(Response::new)
+    }
+
+    async fn drain_link(
+        &self,
+        request: Request<v1::DrainLinkRequest>,
+    ) -> Result<Response<v1::DrainLinkResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.authorizer.admin(&metadata)?;
+        let v1::DrainLinkRequest { a, b, drained, evict } = request;
+        let command = Command::DrainLink { a: a.clone(), b: b.clone(), drained, evict };
+        self.control.execute(command).await.map_err(|error| error.into_status())?;
+        let snapshot =
+            self.control.snapshot(SnapshotScope::Live).await.map_err(|error| error.into_status())?;
+        let named = |link: &LinkView| [(&link.a, &link.b), (&link.b, &link.a)].contains(&(&a, &b));
+        let links = snapshot.links.into_iter().filter(named);
+        let links = links.map(|link| convert::link(link, &Visibility::Everything)).collect();
+        Ok(Response::new(v1::DrainLinkResponse { links }))
     }
 }

@@ -85,7 +85,8 @@ function fill(id, rows, empty) {
 const number = (text) => ({ text: String(text), number: true });
 const word = (text) => ({ text, className: text });
 
-function switchState(item) {
+// The state of a switch or a link.
+function stateOf(item) {
   if (!item.up) return "down";
   return item.drained ? "drained" : "up";
 }
@@ -112,17 +113,17 @@ function drawTopology(snapshot) {
     const [a, b] = [places.get(link.a), places.get(link.b)];
     if (!a || !b) continue;
     const line = shape("line", {
-      x1: a.x, y1: a.y, x2: b.x, y2: b.y, "stroke-width": 1 + Math.min(link.trees, 8), class: link.up ? "link" : "link down",
+      x1: a.x, y1: a.y, x2: b.x, y2: b.y, "stroke-width": 1 + Math.min(link.trees, 8), class: `link ${stateOf(link)}`,
     });
-    line.append(shape("title", {}, `${link.a} \u2013 ${link.b}: ${link.trees} trees, ${rate(link.rate)}`));
+    line.append(shape("title", {}, `${link.a} \u2013 ${link.b}: ${link.trees} trees, ${rate(link.demand)} demanded of ${rate(link.rate)}`));
     drawn.push(line);
   }
   for (const item of snapshot.switches) {
     const { x, y } = places.get(item.name);
-    const group = shape("g", { class: `switch ${switchState(item)}`, "data-name": item.name });
+    const group = shape("g", { class: `switch ${stateOf(item)}`, "data-name": item.name });
     group.append(shape("rect", { x: x - 52, y: y - 26, width: 104, height: 52, rx: 6 }));
     group.append(shape("text", { x, y: y - 6 }, item.name));
-    group.append(shape("text", { x, y: y + 8, class: "small" }, `${item.kind}, ${switchState(item)}`));
+    group.append(shape("text", { x, y: y + 8, class: "small" }, `${item.kind}, ${stateOf(item)}`));
     const used = item.slots ? item.slots_used / item.slots : 0;
     group.append(shape("rect", { x: x - 44, y: y + 14, width: 88 * used, height: 5, class: "used" }));
     if (item.down_reason) group.append(shape("title", {}, item.down_reason));
@@ -159,7 +160,7 @@ const used = (bytes, bits) => (bits ? percent((8 * bytes) / bits) : "");
 function linkRow(link) {
   const { traffic } = link;
   return [
-    `${link.a} \u2013 ${link.b}`, word(link.up ? "up" : "down"), number(counted(link.trees, "tree")),
+    `${link.a} \u2013 ${link.b}`, word(stateOf(link)), number(counted(link.trees, "tree")),
     number(traffic ? bytesPerSecond(traffic.bytes_per_second) : ""), number(rate(link.rate)),
     number(traffic ? used(traffic.bytes_per_second, link.rate) : ""), number(traffic ? percent(traffic.retransmission_ratio) : ""),
   ];
@@ -332,7 +333,8 @@ function patternText(job) {
   const measured = pattern
     ? `An iteration every ${ms(pattern.period_us)}: computes ${ms(pattern.compute_us)}, communicates ${ms(pattern.send_us)} (confidence ${Math.round(100 * pattern.confidence)} %).`
     : "";
-  return [measured, job.schedule ? `Schedule: ${job.schedule}.` : ""].filter(Boolean).join(" ");
+  const decided = [job.schedule ? `Schedule: ${job.schedule}.` : "", job.placement ? `Placement: ${job.placement}.` : ""];
+  return [measured, ...decided].filter(Boolean).join(" ");
 }
 
 function drawGoodput(job) {

@@ -100,6 +100,9 @@ fn only_administrators_change_tenants_and_switches() {
             assert_eq!(reason(&tenants.remove(with(token, remove)).await.unwrap_err()), why);
             let drain = v1::DrainSwitchRequest { name: "leaf1".into(), drained: true, evict: true };
             assert_eq!(reason(&switches.drain(with(token, drain)).await.unwrap_err()), why);
+            let drain =
+                v1::DrainLinkRequest { a: "leaf1".into(), b: "spine1".into(), drained: true, evict: true };
+            assert_eq!(reason(&switches.drain_link(with(token, drain)).await.unwrap_err()), why);
         }
         // A new token is valid at once, and the old one no longer.
         let rotate = v1::RotateTokenRequest { name: "red".into() };
@@ -126,6 +129,9 @@ fn a_tenant_sees_only_its_own() {
         let listed = switches.list(with(RED, request)).await.unwrap().into_inner();
         assert!(listed.links.len() == 6 && listed.links.iter().all(|link| link.traffic.is_none()));
         assert!(listed.access.is_empty(), "hosts of other tenants");
+        assert!(listed.links.iter().all(|link| (link.demand, link.demand_measured) == (0, 0)));
+        let jobs = listed.links.iter().flat_map(|link| &link.jobs);
+        assert!(jobs.clone().count() == 6 && jobs.clone().all(|over| over.job == name("red", "train")));
 
         let mut tenants = TenantsClient::new(channel.clone());
         let own = v1::ListTenantsRequest { tenant: Some("red".into()) };

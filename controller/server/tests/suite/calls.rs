@@ -265,6 +265,42 @@ fn switches_are_listed_described_and_drained() {
 }
 
 #[test]
+fn links_are_listed_and_drained() {
+    let served = Served::open(Plane::populated());
+    run(async {
+        let mut switches = SwitchesClient::new(channel(&served).await);
+        let listed = switches.list(v1::ListSwitchesRequest::default()).await.unwrap().into_inner().links;
+        let link = &listed[0];
+        assert_eq!(
+            (link.drained, link.demand, link.demand_measured),
+            (false, 40_000_000_000, 30_000_000_000)
+        );
+        assert_eq!(link.jobs.len(), 2);
+        assert_eq!(
+            (link.jobs[0].job.clone(), link.jobs[0].source.as_str()),
+            (name("red", "train"), "pattern")
+        );
+        let drain = |a: &str, b: &str, drained| v1::DrainLinkRequest {
+            a: a.into(),
+            b: b.into(),
+            drained,
+            evict: false,
+        };
+        let drained = switches.drain_link(drain("leaf1", "spine1", true)).await.unwrap().into_inner().links;
+        assert!(drained.len() == 1 && drained[0].drained && drained[0].b == "spine1", "{drained:?}");
+        let undrained =
+            switches.drain_link(drain("leaf1", "spine1", false)).await.unwrap().into_inner().links;
+        assert!(undrained.len() == 1 && !undrained[0].drained);
+        let unknown = switches.drain_link(drain("spine1", "spine2", true)).await.unwrap_err();
+        assert_eq!(unknown.code(), Code::NotFound);
+        assert_eq!(
+            unknown.message(),
+            "there is no link 'spine1 - spine2'; there are leaf1 - spine1 and 5 more"
+        );
+    });
+}
+
+#[test]
 fn every_response_names_the_release_also_to_calls_that_do_not_exist() {
     let served = Served::open(Plane::populated());
     run(async {

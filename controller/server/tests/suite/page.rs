@@ -155,14 +155,16 @@ impl Drop for Browser {
 
 /// True once a snapshot and the earlier events are drawn.
 const DRAWN: &str =
-    "document.body.dataset.drawn === '1750000000000' && document.querySelectorAll('#events li').length === 2";
+    "document.body.dataset.drawn === '1750000000000' && document.querySelectorAll('#events li').length === 3";
 
-/// A frontend with two earlier events.
+/// A frontend with three earlier events.
 fn populated() -> Served {
     let served = Served::open(Plane::populated());
     let control = served.control.clone();
     crate::run(async {
         use netfold_controller::command::Command;
+        let (a, b) = ("leaf2".to_owned(), "spine1".to_owned());
+        control.execute(Command::DrainLink { a, b, drained: true, evict: false }).await.unwrap();
         let switch = "leaf2".to_owned();
         control.execute(Command::Drain { switch, drained: true, evict: false }).await.unwrap();
         control.execute(Command::ForgetJob(crate::plane::name("red", "old"))).await.unwrap();
@@ -182,7 +184,8 @@ fn the_page_draws_switches_slots_jobs_and_events() {
     let page = page.evaluate("document.documentElement.outerHTML").as_str().unwrap().to_owned();
     assert!(page.contains("4 of 5 switches up, 2 jobs forming or running, 8 workers' sessions"), "{page}");
     for (what, times) in [
-        ("class=\"link\"", 4),
+        ("class=\"link up\"", 3),
+        ("class=\"link drained\"", 1),
         ("class=\"link down\"", 2),
         ("class=\"switch up\"", 3),
         ("class=\"switch drained\"", 1),
@@ -190,7 +193,7 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         ("class=\"strip\"", 5),
         // The jobs are on three switches each.
         ("class=\"range\"", 6),
-        ("class=\"kind\"", 2),
+        ("class=\"kind\"", 3),
         // Three switches and four workers of the job that is shown.
         ("<g class=\"switch\"", 3),
         ("class=\"worker here\"", 4),

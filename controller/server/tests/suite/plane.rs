@@ -1,6 +1,6 @@
 //! A simulated control plane: two leaves under two spines, two tenants, and the test's jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use netfold_control::{Band, MemberCounters, Mode, Numerics, RankEvent, RankEventKind};
@@ -10,8 +10,9 @@ use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecord
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    AccessView, ControllerEvent, Finding, FindingKind, JobView, LinkTraffic, LinkView, MemberView, PlaceView,
-    RangeView, Snapshot, StallReportCounters, SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, ControllerEvent, Finding, FindingKind, JobView, LinkJobView, LinkTraffic, LinkView,
+    MemberView, PlaceView, RangeView, Snapshot, StallReportCounters, SwitchView, TenantView, TrafficView,
+    TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -32,6 +33,7 @@ pub(crate) struct Plane {
     tenants: BTreeMap<String, TenantRecord>,
     jobs: BTreeMap<JobName, JobView>,
     drained: BTreeMap<String, bool>,
+    drained_links: BTreeSet<(String, String)>,
     events: u64,
 }
 
@@ -121,6 +123,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
         findings: vec![LATE],
         pattern: None,
         schedule: None,
+        placement: None,
         groups: Vec::new(),
     }
 }
@@ -160,6 +163,7 @@ impl Plane {
             tenants: tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect(),
             jobs: jobs.into_iter().map(|job| (job.name.clone(), job)).collect(),
             drained: BTreeMap::new(),
+            drained_links: BTreeSet::new(),
             events: 0,
         }
     }
@@ -229,11 +233,29 @@ impl Plane {
         }
     }
 
+    /// There are links of leaves only.
+    fn drain_link(&mut self, a: String, b: String, drained: bool) -> Result<ControllerEvent, CommandError> {
+        if !a.starts_with("leaf") {
+            return Err(CommandError::NoLink { a, b, links: vec!["leaf1 - spine1".into()], more: 5 });
+        }
+        if drained {
+            self.drained_links.insert((a, b));
+        } else {
+            self.drained_links.remove(&(a, b));
+        }
+        Ok(self.event("link_changed", None, "takes no more jobs"))
+    }
+
     /// Tenants and jobs that a command names must be there.
     fn existing(&self, name: &JobName) -> Result<(), CommandError> {
         let known = self.jobs.contains_key(name);
         known.then_some(()).ok_or(CommandError::NotFound { what: "job", name: name.to_string() })
     }
+}
+
+/// A job over a link.
+fn over_link(job: JobName) -> LinkJobView {
+    LinkJobView { job, group: String::new(), tree: 0, demand: 20_000_000_000, source: "pattern", stays: None }
 }
 
 impl ControlStub for Plane {
@@ -244,7 +266,11 @@ impl ControlStub for Plane {
             b: b.into(),
             rate: Some(100_000_000_000),
             up: a != "leaf3",
+            drained: self.drained_links.contains(&(a.to_owned(), b.to_owned())),
             trees: u32::from(a != "leaf3"),
+            demand: u64::from(a != "leaf3") * 40_000_000_000,
+            demand_measured: u64::from(a != "leaf3") * 30_000_000_000,
+            jobs: vec![over_link(name("red", "train")), over_link(name("blue", "tune"))],
             traffic: (a != "leaf3").then_some(LINK_TRAFFIC),
         };
         let access = |host: &str, switch: &str| AccessView {
@@ -375,6 +401,7 @@ impl ControlStub for Plane {
                 let drained = self.event("switch_drained", None, "takes no more jobs");
                 ControllerEvent { switch: Some(switch), ..drained }
             }
+            Command::DrainLink { a, b, drained, .. } => self.drain_link(a, b, drained)?,
         };
         Ok(vec![event])
     }

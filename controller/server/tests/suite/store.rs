@@ -1,6 +1,6 @@
 //! The database: applied changes are durable whenever the process ends, and nothing else is stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use netfold_control::Mode;
 use netfold_controller::driver::Limits;
 use netfold_controller::record::{
-    Change, JobName, JobRecord, JobSpec, JobState, PlaceRecord, Quota, Store, StoredRecords, SwitchRecord,
-    TenantRecord, TokenHash,
+    Change, JobName, JobRecord, JobSpec, JobState, LinkName, PlaceRecord, Quota, Store, StoredRecords,
+    SwitchRecord, TenantRecord, TokenHash,
 };
 use netfold_controller::ticket::TicketKey;
 use netfold_controller::tree::{Shape, Site};
@@ -132,7 +132,10 @@ pub(crate) fn step(number: u32) -> Vec<Change> {
         Change::Place(place(number)),
         Change::Switch(SwitchRecord { name: "leaf1".into(), drained: number.is_multiple_of(2), boot: None }),
     ];
+    let link = |number: u32| LinkName::new("leaf1", &format!("spine{number}"));
+    changes.push(Change::LinkDrained(link(number)));
     if let Some(before) = number.checked_sub(1) {
+        changes.push(Change::LinkUndrained(link(before)));
         changes.push(Change::Job(job(before, JobState::Ended)));
         changes.push(Change::PlaceGone((before % 1000) as u16));
         changes.push(Change::TenantGone(format!("tenant-{before}")));
@@ -162,6 +165,23 @@ fn applied_changes_are_read_after_reopening() {
     assert_eq!(database.load().unwrap(), after(100));
     database.apply(&[Change::EpochNext(3)]).unwrap();
     assert_eq!(database.load().unwrap().epoch_next, 100, "an epoch never decreases");
+}
+
+#[test]
+fn a_database_of_a_build_that_could_not_drain_links_is_read() {
+    let folder = Folder::new("links");
+    let mut database = Database::open(folder.file()).unwrap();
+    database.apply(&step(0)).unwrap();
+    drop(database);
+    let older = redb::Database::open(folder.file()).unwrap();
+    let write = older.begin_write().unwrap();
+    assert!(write.delete_table(redb::TableDefinition::<(&str, &str), &[u8]>::new("links")).unwrap());
+    write.commit().unwrap();
+    drop(older);
+    let mut database = Database::open(folder.file()).unwrap();
+    assert_eq!(database.load().unwrap(), StoredRecords { links_drained: BTreeSet::new(), ..after(1) });
+    database.apply(&step(0)).unwrap();
+    assert_eq!(database.load().unwrap(), after(1));
 }
 
 #[test]

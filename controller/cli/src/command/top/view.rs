@@ -205,7 +205,11 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
 /// The links with the most traffic: between switches, and of hosts to switches.
 fn draw_links(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     let between = scene.links.iter().map(|link| {
-        let (state, colour) = if link.up { ("up", Color::Green) } else { ("down", Color::Red) };
+        let (state, colour) = match (link.up, link.drained) {
+            (false, _) => ("down", Color::Red),
+            (true, true) => ("drained", Color::Yellow),
+            (true, false) => ("up", Color::Green),
+        };
         let name = format!("{} - {}", link.a, link.b);
         (
             name,
@@ -239,7 +243,7 @@ fn draw_links(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     });
     let widths = [
         Constraint::Fill(1),
-        Constraint::Length(5),
+        Constraint::Length(7),
         Constraint::Length(12),
         Constraint::Length(10),
         Constraint::Length(9),
