@@ -18,6 +18,7 @@ mod bands;
 mod command;
 mod diagnosis;
 mod ended;
+mod enrollment;
 mod fairness;
 mod join;
 mod lifecycle;
@@ -47,6 +48,7 @@ use crate::executor::TenantTask;
 use crate::fleet::Fleet;
 use crate::flight_record::FlightRecords;
 use crate::jobs::{ActiveTree, FormingTree, JobEvent, Presence, TreeName, TreePhase};
+use crate::membership::Membership;
 use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::rebalance::PlacementPolicy;
@@ -238,6 +240,10 @@ enum Stage {
     Forming { formation: u64, rank: u16 },
     /// Its job has a place.
     Active { job: u16, rank: u16 },
+    /// It is the membership session of a rank of a resizable job.
+    Enrolled { membership: u64, rank: u16 },
+    /// It waits to join a resizable job that runs.
+    Entering { membership: u64 },
 }
 
 #[derive(Debug)]
@@ -289,6 +295,10 @@ pub struct Coordinator {
     forming: BTreeMap<u64, FormingTree>,
     formations: u64,
     active: BTreeMap<u16, ActiveTree>,
+    /// Memberships of resizable jobs, by numbers that are never reused.
+    memberships: BTreeMap<u64, Membership>,
+    memberships_made: u64,
+    membership_numbers: BTreeMap<JobName, u64>,
     outputs: VecDeque<Output>,
     /// Which start of each switch was last known, where it says.
     boots: BTreeMap<usize, Option<String>>,
@@ -334,6 +344,9 @@ impl Coordinator {
             forming: BTreeMap::new(),
             formations: 0,
             active: BTreeMap::new(),
+            memberships: BTreeMap::new(),
+            memberships_made: 0,
+            membership_numbers: BTreeMap::new(),
             outputs: VecDeque::new(),
             boots: BTreeMap::new(),
             down_since: BTreeMap::new(),
@@ -418,7 +431,17 @@ impl Coordinator {
         }
         match (request, session.stage) {
             (
-                SessionRequest::Join(_) | SessionRequest::Resume(_) | SessionRequest::Quota(_),
+                SessionRequest::Join(_)
+                | SessionRequest::Resume(_)
+                | SessionRequest::Quota(_)
+                | SessionRequest::Enroll(_),
+                Stage::Enrolled { .. } | Stage::Entering { .. },
+            ) => self.refuse(id, Refused::protocol(enrollment::ENROLLED_ALREADY)),
+            (
+                SessionRequest::Join(_)
+                | SessionRequest::Resume(_)
+                | SessionRequest::Quota(_)
+                | SessionRequest::Enroll(_),
                 Stage::Forming { .. } | Stage::Active { .. },
             ) => self.refuse(
                 id,
@@ -428,6 +451,8 @@ impl Coordinator {
             ),
             (SessionRequest::Join(join), Stage::Greeting) => self.join(now, id, join),
             (SessionRequest::Quota(query), Stage::Greeting) => self.answer_quota(now, id, &query),
+            (SessionRequest::Enroll(enroll), Stage::Greeting) => self.enroll(now, id, &enroll),
+            (SessionRequest::Resize(request), stage) => self.resize(now, id, stage, request),
             (SessionRequest::Resume(resume), Stage::Greeting) => self.resume(now, id, &resume),
             (SessionRequest::Path { token }, stage) => self.validate_path(id, stage, token),
             (SessionRequest::Band {}, Stage::Active { job, .. }) => self.send_band(id, job),
@@ -451,7 +476,7 @@ impl Coordinator {
                 session.patterned = true;
                 self.note_pattern(job, rank, pattern);
             }
-            (SessionRequest::Pattern(_), Stage::Forming { .. }) => {}
+            (SessionRequest::Pattern(_), _) => {}
             (SessionRequest::Stalled(report), stage) => self.note_stall(stage, report),
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }
@@ -483,6 +508,7 @@ impl Coordinator {
             Stage::Greeting => {}
             Stage::Forming { formation, rank } => self.leave_formation(formation, rank),
             Stage::Active { job, rank } => self.lose_session(job, rank, loss),
+            Stage::Enrolled { .. } | Stage::Entering { .. } => self.end_enrolled(id, session.stage, loss),
         }
     }
 
@@ -496,6 +522,7 @@ impl Coordinator {
                 Timer::Forming(formation) => self.check_formation(now, formation),
                 Timer::Path(job) => self.check_paths(job),
                 Timer::Withdraw(job) => self.retry_withdraw(job),
+                Timer::Membership(membership) => self.check_membership(now, membership),
                 Timer::Away(job) => self.check_away(now, job),
                 Timer::Switch(switch) => self.check_switch(switch),
                 Timer::Grow => self.grow(),
@@ -542,6 +569,8 @@ impl Coordinator {
                 if let Some(presence) = self.active.get_mut(&job).and_then(|job| job.members.get_mut(&rank)) {
                     *presence = Presence::Away(Duration::MAX);
                 }
+            } else if matches!(stage, Stage::Enrolled { .. }) && !self.config.grace.is_zero() {
+                self.end_session(id, SessionLoss::Closed);
             } else {
                 self.send(id, self.shutting_down().into());
                 self.end_session(id, SessionLoss::Closed);
@@ -625,7 +654,9 @@ impl Coordinator {
         let deadline = match session.stage {
             Stage::Forming { .. } => now + lease,
             Stage::Active { job, .. } if self.active[&job].phase.is_starting() => now + lease,
-            Stage::Greeting | Stage::Active { .. } => session.last_received + lease,
+            Stage::Greeting | Stage::Active { .. } | Stage::Enrolled { .. } | Stage::Entering { .. } => {
+                session.last_received + lease
+            }
         };
         if deadline > now {
             return self.timers.arm(deadline, Timer::Lease(id));
@@ -636,6 +667,11 @@ impl Coordinator {
                     let message = format!("this worker sent no heartbeat for {lease:?}: its job is over");
                     self.send(id, SessionEvent::PeerLost { rank, message });
                 }
+                self.end_session(id, SessionLoss::Silent);
+            }
+            Stage::Enrolled { .. } | Stage::Entering { .. } => {
+                let message = format!("this worker sent no heartbeat for {lease:?}: the other members take it as lost");
+                self.send(id, Refused::new(Refusal::Excluded, message).into());
                 self.end_session(id, SessionLoss::Silent);
             }
             _ => self.refuse(id, Refused::protocol(format!("no join within {lease:?}: send one first"))),

@@ -69,6 +69,8 @@ pub(crate) struct FormingTree {
     pub(crate) name: TreeName,
     pub(crate) owner: Owner,
     pub(crate) spec: JobSpec,
+    /// That of its members, if the job is resizable.
+    pub(crate) generation: u32,
     pub(crate) members: BTreeMap<u16, SessionId>,
     pub(crate) deadline: Duration,
     /// Whether all members that have joined can continue without the switch when their place is taken away.
@@ -371,6 +373,26 @@ pub enum JobEvent {
         tree: u8,
         /// How long it was stalled.
         lasted: Duration,
+    },
+    /// A member of a resizable job is lost: its membership session ended, and was not resumed.
+    MemberLost {
+        /// Job name.
+        name: JobName,
+        /// The generation that it was a member of.
+        generation: u32,
+        /// Its rank in that generation.
+        rank: u16,
+    },
+    /// A resizable job has another generation.
+    Resized {
+        /// Job name.
+        name: JobName,
+        /// The generation.
+        generation: u32,
+        /// Number of workers.
+        world: u16,
+        /// Ranks of the former generation that are not in it, the first ones if they are many.
+        lost: Vec<u16>,
     },
     /// A switch can be used.
     SwitchUp {

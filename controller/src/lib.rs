@@ -17,6 +17,7 @@
 //! | [`rebalance`] | what jobs demand of links, and which tree is given up for a better one | numbers |
 //! | [`schedule`] | which paths, priorities and shifts in time jobs have that share links | numbers |
 //! | [`admission`], [`jobs`] | admission of workers, and the end of jobs: a state machine without I/O or a clock | messages, time as a number |
+//! | `membership` | the generations of a resizable job: a state machine for each | sessions as numbers |
 //! | [`record`] | what is kept over a restart, and the interface to its storage | serde |
 //! | [`flight_record`] | what is known of jobs that stall, and what it says about the cause | slots of switches, reports of ranks |
 //! | [`view`], [`command`] | views for operators, and the commands that they issue | serde |
@@ -66,6 +67,7 @@ pub mod executor;
 pub mod fleet;
 pub mod flight_record;
 pub mod jobs;
+mod membership;
 pub mod message;
 pub mod plane;
 pub mod policy;

@@ -204,6 +204,29 @@ pub struct PlaceRecord {
     pub left: Vec<u16>,
 }
 
+/// The membership of a resizable job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MembershipRecord {
+    /// Whose.
+    pub name: JobName,
+    /// From which its members' tickets are derived.
+    pub key: TicketKey,
+    /// The generation, from 1.
+    pub generation: u32,
+    /// Number of ranks of the generation.
+    pub world: u16,
+    /// Ranks in the former generation of those that survive from it, by their ranks in this one; none in the first.
+    #[serde(default)]
+    pub former: Vec<u16>,
+    /// Ranks of the former generation that are not in this one.
+    #[serde(default)]
+    pub excluded: Vec<u16>,
+    /// Where linked ranks meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meeting: Option<SocketAddr>,
+}
+
 /// What is kept of a switch beside the topology file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -256,6 +279,10 @@ pub enum Change {
     Place(Box<PlaceRecord>),
     /// The place of this number is free.
     PlaceGone(u16),
+    /// The membership of a resizable job is new, or has another generation.
+    Membership(Box<MembershipRecord>),
+    /// A resizable job has no members any more.
+    MembershipGone(JobName),
     /// The next epoch to be used is this one; never less than before.
     EpochNext(u32),
     /// A switch is other than before.
@@ -275,6 +302,8 @@ pub struct StoredRecords {
     pub jobs: BTreeMap<JobName, JobRecord>,
     /// By number.
     pub places: BTreeMap<u16, PlaceRecord>,
+    /// By name.
+    pub memberships: BTreeMap<JobName, MembershipRecord>,
     /// The next epoch to be used.
     pub epoch_next: u32,
     /// By name.
@@ -293,6 +322,8 @@ impl StoredRecords {
             Change::JobGone(name) => drop(self.jobs.remove(&name)),
             Change::Place(record) => drop(self.places.insert(record.number, *record)),
             Change::PlaceGone(number) => drop(self.places.remove(&number)),
+            Change::Membership(record) => drop(self.memberships.insert(record.name.clone(), *record)),
+            Change::MembershipGone(name) => drop(self.memberships.remove(&name)),
             Change::EpochNext(epoch) => self.epoch_next = self.epoch_next.max(epoch),
             Change::Switch(record) => drop(self.switches.insert(record.name.clone(), record)),
             Change::LinkDrained(link) => drop(self.links_drained.insert(link)),

@@ -34,6 +34,16 @@ impl TicketKey {
         self.mac(rank).verify_slice(&ticket.0).is_ok()
     }
 
+    /// The ticket of a rank of one generation of a resizable job: HMAC-SHA-256 of `member`, the generation and the rank, big-endian.
+    pub fn member_ticket(&self, generation: u32, rank: u16) -> ResumeTicket {
+        ResumeTicket(self.member_mac(generation, rank).finalize().into_bytes().into())
+    }
+
+    /// Whether a ticket is that of a rank of a generation, in a time that does not depend on where it differs.
+    pub fn verifies_member(&self, (generation, rank): (u32, u16), ticket: &ResumeTicket) -> bool {
+        self.member_mac(generation, rank).verify_slice(&ticket.0).is_ok()
+    }
+
     /// The token by which a rank validates its path: the first 64 bits of HMAC-SHA-256 of `path` and the rank, big-endian.
     pub fn path_token(&self, rank: u16) -> PathToken {
         let mac = self.keyed().chain_update(b"path").chain_update(rank.to_be_bytes());
@@ -55,6 +65,11 @@ impl TicketKey {
 
     fn keyed(&self) -> Hmac<Sha256> {
         Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length")
+    }
+
+    fn member_mac(&self, generation: u32, rank: u16) -> Hmac<Sha256> {
+        let mac = self.keyed().chain_update(b"member").chain_update(generation.to_be_bytes());
+        mac.chain_update(rank.to_be_bytes())
     }
 
     fn mac(&self, rank: u16) -> Hmac<Sha256> {

@@ -18,6 +18,8 @@ pub(crate) enum Timer {
     Withdraw(u16),
     /// Members of a job may have been away for too long.
     Away(u16),
+    /// Members of a resizable job may have been away, or awaited, for too long.
+    Membership(u64),
     /// A switch may have been down for too long.
     Switch(usize),
     /// Jobs may grow into free slots.

@@ -87,10 +87,29 @@ pub struct JobView {
     pub schedule: Option<String>,
     /// Whether its trees are moved for the load of links, and why, in one sentence; where trees are placed by demand.
     pub placement: Option<String>,
+    /// Its membership, if it is resizable.
+    pub membership: Option<MembershipView>,
     /// The trees that form or run.
     pub trees: Vec<TreeView>,
     /// Its groups that form or run, by name.
     pub groups: Vec<GroupView>,
+}
+
+/// The membership of a resizable job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MembershipView {
+    /// The generation, from 1; it grows by one whenever the job shrinks or grows.
+    pub generation: u32,
+    /// Number of ranks of the generation.
+    pub world: u16,
+    /// Ranks whose membership sessions are open.
+    pub present: u16,
+    /// Ranks of the generation that are lost.
+    pub lost: Vec<u16>,
+    /// Ranks that wait for the next generation.
+    pub asked: u16,
+    /// Processes that wait to join.
+    pub joining: u16,
 }
 
 /// A group of a job: some of its workers, with trees and slots of their own.

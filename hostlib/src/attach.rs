@@ -138,6 +138,7 @@ fn joiner(
         trees: config.trees,
         movable,
         authenticated: config.authenticated,
+        generation: config.generation,
         ..join
     };
     Ok(Joiner { config: Arc::clone(config), security: security(config), join, lane_ops: LaneOps::NONE })

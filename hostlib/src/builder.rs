@@ -3,17 +3,17 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
-use netfold_control::{Admission, Credentials, TREES_MAX};
+use netfold_control::{Admission, Credentials, EnrollRole, Resized, TREES_MAX};
 use netfold_cuda::Driver as CudaDriver;
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
 use netfold_proto::Tolerance;
 use netfold_wire::{CLASSES_MAX, Mode};
 
 use crate::assemble::assemble;
-use crate::attach::Attacher;
+use crate::attach::{Attacher, security};
 use crate::communicator::{Communicator, Parts};
 use crate::config::{self, JobConfig, Opener};
 use crate::error::Error;
@@ -22,6 +22,9 @@ use crate::join::{Attachment, Middleware};
 use crate::lower::OpContext;
 use crate::path::{Path, PathCell};
 use crate::quantize::Rounding;
+use crate::report::Stats;
+use crate::resize::{Arbiter, PeerArbiter, Resizer, generation_config, meet};
+use crate::session::MembershipSession;
 use crate::shutdown::ShutdownState;
 use crate::start::{lane_ops, start_trees};
 
@@ -34,6 +37,8 @@ pub struct Builder {
     middleware: Option<Middleware>,
     exchange: Option<Box<dyn Exchange>>,
     rendezvous: Option<SocketAddr>,
+    /// Whether it joins a job that runs.
+    joins: bool,
 }
 
 impl std::fmt::Debug for Builder {
@@ -62,6 +67,7 @@ impl Builder {
             middleware: None,
             exchange: None,
             rendezvous: None,
+            joins: false,
         }
     }
 
@@ -414,6 +420,25 @@ impl Builder {
         self
     }
 
+    /// Whether the job shrinks and grows in place ([`Communicator::shrink`], [`Communicator::grow`]): the same on all ranks. Each then has a membership
+    /// session at the control port, a [`switch`](Self::switch)'s own or a [`controller`](Self::controller), which decides who is in each generation of the
+    /// job. Without one, the ranks, which are then linked, decide by a quorum: more than half of them, or half with rank 0. Not for groups, and not with a [`transport`](Self::transport) or [`middleware`](Self::middleware). Default no.
+    #[must_use]
+    pub fn resizable(mut self, on: bool) -> Self {
+        self.config.resizable = on;
+        self
+    }
+
+    /// Makes this a process that joins a [resizable](Self::resizable) job of this name that runs, when its ranks [grow](Communicator::grow) by it.
+    /// It has no [rank](Self::rank) and no [world size](Self::world_size) to set, and needs no [`rendezvous`](Self::rendezvous) at a control port; without
+    /// one the rendezvous is the address of any member ([`Communicator::membership_address`]; at first, the job's own rendezvous).
+    /// [`connect`](Self::connect) waits until it has a rank, at most for the [join timeout](Self::join_timeout).
+    #[must_use]
+    pub fn join_running(mut self) -> Self {
+        (self.joins, self.config.resizable) = (true, true);
+        self
+    }
+
     /// Joins the job, waits for all ranks and starts the engine.
     ///
     /// # Errors
@@ -440,19 +465,57 @@ impl Builder {
         let checked =
             self.config.cores.iter().take(usize::from(self.config.trees)).try_for_each(cores::check);
         checked.map_err(|error| Error::Core(Arc::new(error)))?;
-        if let Some(mut exchange) = self.take_exchange()? {
-            return assemble(self.attacher(), &mut *exchange);
+        self.check_resizable()?;
+        if self.joins {
+            return join_running(self.config, self.rendezvous);
         }
-        let (rank, world) = self.rank_and_world()?;
-        let path = PathCell::new(Path::through_switch(world, self.config.trees));
-        let shutdown = ShutdownState::default();
-        let mut attacher = self.attacher();
-        let attachments = attacher.attach((rank, world), false)?;
-        let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-        let (lane_ops, busy_poll) = (lane_ops(&attachments), attacher.config.busy_poll);
-        let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
-        let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown, busy_poll)?);
-        Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
+        let exchange = self.take_exchange()?;
+        let place = match &exchange {
+            Some(exchange) => (exchange.rank(), exchange.world()),
+            None => self.rank_and_world()?,
+        };
+        if !self.config.resizable {
+            return build_with(self.attacher(), place, exchange);
+        }
+        let linked = exchange.is_some();
+        let (rank, world) = place;
+        let config = Arc::new(JobConfig { generation: 1, ..self.config });
+        let mut arbiter: Option<Box<dyn Arbiter>> = None;
+        if !config.switch.is_empty() {
+            let role = EnrollRole::First { rank, world };
+            let session = MembershipSession::enroll(&config, security(&config), role, config.join_timeout)?;
+            arbiter = Some(Box::new(session));
+        }
+        let mut built = build(Arc::clone(&config), place, exchange)?;
+        let arbiter = match arbiter {
+            Some(arbiter) => arbiter,
+            None => Box::new(PeerArbiter::introduce(&built, self.rendezvous)?),
+        };
+        built.resizer = Some(Resizer { arbiter, config, linked, former: Stats::default() });
+        Ok(built)
+    }
+
+    /// Checks what a resizable job cannot have.
+    fn check_resizable(&self) -> Result<(), Error> {
+        let refuse = |reason| Err(Error::Resizable { reason });
+        if !self.config.resizable {
+            return Ok(());
+        }
+        if self.takes_one_transport() {
+            return refuse("opens its packet I/O anew in each generation: give io or io_by in place of a transport or middleware");
+        }
+        if self.config.group.is_some() {
+            return refuse("is a whole job: split groups from it in each generation");
+        }
+        if self.config.job.is_none() {
+            return Err(Error::Missing("job"));
+        }
+        if self.config.switch.is_empty() && self.exchange.is_none() && self.rendezvous.is_none() {
+            return refuse(
+                "needs a switch's control port or a controller, or links between its ranks by a rendezvous or an exchange, to decide who its members are",
+            );
+        }
+        Ok(())
     }
 
     fn attacher(self) -> Attacher {
@@ -479,7 +542,7 @@ impl Builder {
             }
             return Ok(Some(exchange));
         }
-        let Some(address) = self.rendezvous.take() else { return Ok(None) };
+        let Some(address) = self.rendezvous else { return Ok(None) };
         let rank = self.rank.ok_or(Error::Missing("rank"))?;
         let world = self.world_size.ok_or(Error::Missing("world_size"))?;
         let job = self.config.job.as_deref().ok_or(Error::Missing("job"))?;
@@ -495,6 +558,59 @@ impl Builder {
         self.config.check_rank(rank, world)?;
         Ok((rank, world))
     }
+}
+
+/// Builds the communicator of a place in a job: of linked ranks, if they have an exchange.
+pub(crate) fn build(
+    config: Arc<JobConfig>,
+    place: (u16, u16),
+    exchange: Option<Box<dyn Exchange>>,
+) -> Result<Communicator, Error> {
+    build_with(Attacher { config, transport: None, middleware: None }, place, exchange)
+}
+
+fn build_with(
+    mut attacher: Attacher,
+    (rank, world): (u16, u16),
+    exchange: Option<Box<dyn Exchange>>,
+) -> Result<Communicator, Error> {
+    if let Some(mut exchange) = exchange {
+        return assemble(attacher, &mut *exchange);
+    }
+    let path = PathCell::new(Path::through_switch(world, attacher.config.trees));
+    let shutdown = ShutdownState::default();
+    let attachments = attacher.attach((rank, world), false)?;
+    let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
+    let (lane_ops, busy_poll) = (lane_ops(&attachments), attacher.config.busy_poll);
+    let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
+    let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown, busy_poll)?);
+    Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
+}
+
+/// Joins a resizable job that runs.
+fn join_running(config: JobConfig, member: Option<SocketAddr>) -> Result<Communicator, Error> {
+    let (arbiter, resized) = enter(&config, member)?;
+    let config = generation_config(&config, &resized);
+    let linked = resized.meeting.is_some();
+    let exchange = meet(&config, &resized, None)?;
+    let mut built = build(Arc::clone(&config), (resized.rank, resized.world), exchange)?;
+    built.resizer = Some(Resizer { arbiter, config, linked, former: Stats::default() });
+    Ok(built)
+}
+
+/// Waits until this process is in a generation of its job.
+fn enter(config: &JobConfig, member: Option<SocketAddr>) -> Result<(Box<dyn Arbiter>, Resized), Error> {
+    if config.switch.is_empty() {
+        let job = config.job.as_deref().ok_or(Error::Missing("job"))?;
+        let member = member.ok_or(Error::Missing("rendezvous"))?;
+        let (arbiter, resized) = PeerArbiter::enter(job, member, config.join_timeout)?;
+        return Ok((Box::new(arbiter), resized));
+    }
+    let deadline = Instant::now() + config.join_timeout;
+    let session =
+        MembershipSession::enroll(config, security(config), EnrollRole::New {}, config.join_timeout)?;
+    let resized = session.await_outcome(deadline.saturating_duration_since(Instant::now()))?;
+    Ok((Box::new(session), resized))
 }
 
 impl Communicator {

@@ -21,6 +21,7 @@ use crate::host::HostThread;
 use crate::lower::OpContext;
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
+use crate::resize::Resizer;
 use crate::router::{CallRoute, Router};
 use crate::shutdown::{ShutdownState, StopMode};
 use crate::staging::Staging;
@@ -34,7 +35,7 @@ use crate::work::{Completion, Work};
 /// rank.
 ///
 /// After an error that [ends the job](Error::ends_the_job), every pending and later call returns that error; drop the
-/// communicator and build another.
+/// communicator and build another, or, in a [resizable](crate::Builder::resizable) job, [shrink](Self::shrink) it.
 ///
 /// Dropping leaves the job. Operations that are still pending are given up then, and the other ranks are notified; wait for
 /// their handles, or call [`Self::leave`], to finish them first. Where the job's controller is unreachable at that moment, [`Self::leave`] waits
@@ -50,6 +51,8 @@ pub struct Communicator {
     pub(crate) staging: OnceLock<Staging>,
     /// How many times it was split.
     splits: AtomicU32,
+    /// Of a resizable job.
+    pub(crate) resizer: Option<Resizer>,
 }
 
 impl fmt::Debug for Communicator {
@@ -90,7 +93,7 @@ impl Communicator {
         let Parts { context, network, host, path, shutdown, place } = parts;
         let router = Arc::new(Router::new(context, network, host));
         let (staging, splits) = (OnceLock::new(), AtomicU32::new(0));
-        Self { router, path, shutdown, place, staging, splits }
+        Self { router, path, shutdown, place, staging, splits, resizer: None }
     }
 
     /// Counts one more split; how many there were before.
@@ -356,7 +359,11 @@ impl Communicator {
 
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
-        self.router.network.as_ref().map(TreeSet::stats).unwrap_or_default()
+        let mut stats = self.router.network.as_ref().map(TreeSet::stats).unwrap_or_default();
+        if let Some(resizer) = &self.resizer {
+            stats.add_former(&resizer.former);
+        }
+        stats
     }
 
     /// The error that ended the job, if it has ended.
@@ -373,13 +380,20 @@ impl Communicator {
     /// The error that [ended the job](Error::ends_the_job) before or meanwhile.
     pub fn leave(mut self) -> Result<(), Error> {
         self.close(StopMode::WhenIdle);
+        self.resizer.iter().for_each(|resizer| resizer.arbiter.leave());
         match self.failure() {
             None | Some(Error::Closed) => Ok(()),
             Some(error) => Err(error),
         }
     }
 
-    fn close(&mut self, mode: StopMode) {
+    /// Whether an operation is pending.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.router.network.as_ref().is_some_and(TreeSet::is_busy)
+            || self.router.host.as_ref().is_some_and(|host| host.mailbox.is_busy())
+    }
+
+    pub(crate) fn close(&mut self, mode: StopMode) {
         if std::process::id() != self.router.owner {
             // A child of a fork has none of the threads, and CUDA's driver does not work there.
             std::mem::forget(self.staging.take());
@@ -391,9 +405,7 @@ impl Communicator {
         if !self.shutdown.request(mode) {
             return;
         }
-        let busy = self.router.network.as_ref().is_some_and(TreeSet::is_busy)
-            || self.router.host.as_ref().is_some_and(|host| host.mailbox.is_busy());
-        if mode == StopMode::Now && busy {
+        if mode == StopMode::Now && self.is_busy() {
             // Threads that wait for other ranks notice nothing else.
             self.shutdown.fail(Error::Closed);
         }

@@ -102,6 +102,10 @@ pub(crate) struct JobConfig {
     pub(crate) split_at: Option<LaneOps>,
     /// This rank's host, where the caller names it; differs between ranks.
     pub(crate) host: Option<String>,
+    /// Whether the job shrinks and grows in place.
+    pub(crate) resizable: bool,
+    /// That of a resizable job; 0 of others.
+    pub(crate) generation: u32,
     pub(crate) shared_memory: bool,
     pub(crate) fall_back: bool,
     /// CUDA's driver; the system's unless one is given.
@@ -138,6 +142,8 @@ impl Default for JobConfig {
             idle_timeout: None,
             split_at: None,
             host: None,
+            resizable: false,
+            generation: 0,
             shared_memory: true,
             fall_back: true,
             cuda: None,
@@ -149,7 +155,7 @@ impl JobConfig {
     /// What a group that is split from this job, or from a group of it, inherits. `lane_ops`: those of the parent's switch, if it has one.
     pub(crate) fn inherited(&self, group: String, lane_ops: LaneOps) -> Self {
         let split_at = Some(lane_ops).filter(|ops| *ops != LaneOps::NONE);
-        Self { group: Some(group), resend_after: None, split_at, ..self.clone() }
+        Self { group: Some(group), resend_after: None, split_at, resizable: false, ..self.clone() }
     }
 
     /// After how long without an operation linked ranks give their slots back, if they do.
@@ -172,7 +178,7 @@ impl JobConfig {
         let yes = |on: bool| if on { "yes" } else { "no" };
         let group = self.group.as_ref().map(|group| format!("group '{group}', ")).unwrap_or_default();
         format!(
-            "{group}version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}",
+            "{group}version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}, resizable {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
@@ -182,7 +188,8 @@ impl JobConfig {
             yes(self.shared_memory),
             yes(self.fall_back),
             yes(self.group_key.is_some()),
-            yes(self.authenticated)
+            yes(self.authenticated),
+            yes(self.resizable)
         )
     }
 

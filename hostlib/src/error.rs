@@ -354,6 +354,27 @@ pub enum Error {
         /// How the loss was detected and what to do, from the control port.
         message: String,
     },
+    /// The job stays in its generation: not all ranks that are connected asked for another one in time, or not all processes that were to
+    /// join came.
+    #[error("the job was not resized: {message}")]
+    NotResized {
+        /// Ranks that did not ask; the first 128 of them.
+        missing: Vec<u16>,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// This rank was taken as lost, and its job continues without it.
+    #[error("this rank is not a member of the job any more: {message}")]
+    Excluded {
+        /// The message of those that decided it.
+        message: String,
+    },
+    /// A resizable job cannot have something that is set.
+    #[error("a resizable job {reason}")]
+    Resizable {
+        /// What it cannot have, and why.
+        reason: &'static str,
+    },
     /// The switch is lost.
     #[error("the switch is lost ({what}); check that it runs, then start a new job")]
     SwitchLost {
@@ -440,6 +461,9 @@ impl Error {
             Self::Taken => "taken",
             Self::Mismatch { .. } => "mismatch",
             Self::PeerLost { .. } => "peer_lost",
+            Self::NotResized { .. } => "not_resized",
+            Self::Excluded { .. } => "excluded",
+            Self::Resizable { .. } => "argument",
             Self::SwitchLost { .. } => "switch_lost",
             Self::Aborted(AbortReason::Stalled { .. }) => "stalled",
             Self::Aborted(AbortReason::Stale { .. }) => "stale",
@@ -469,6 +493,7 @@ impl Error {
             Self::Refused { reason, .. } => advice_of(*reason),
             Self::Aborted(_) | Self::Interrupted | Self::Closed => Advice::Retry,
             Self::PeerLost { .. } => Advice::Shrink,
+            Self::NotResized { .. } => Advice::Retry,
             _ => Advice::Stop,
         }
     }
@@ -502,6 +527,8 @@ impl Error {
                 | Self::Cuda(_)
                 | Self::Forked { .. }
                 | Self::Quota { .. }
+                | Self::NotResized { .. }
+                | Self::Resizable { .. }
                 | Self::Taken
         )
     }
@@ -513,7 +540,7 @@ impl Error {
 pub enum Advice {
     /// Build a new communicator with the same ranks: the cause may have passed.
     Retry,
-    /// Build a new communicator without the rank that is [lost](Error::peer).
+    /// [Shrink](crate::Communicator::shrink) the communicator, or build a new one, without the rank that is [lost](Error::peer).
     Shrink,
     /// Stop: the program, its arguments or its surroundings must change first.
     Stop,
@@ -539,7 +566,8 @@ fn advice_of(reason: Refusal) -> Advice {
         | Refusal::ModeMismatch
         | Refusal::Numerics
         | Refusal::Credentials
-        | Refusal::Ended => Advice::Stop,
+        | Refusal::Ended
+        | Refusal::Excluded => Advice::Stop,
         _ => Advice::Retry,
     }
 }

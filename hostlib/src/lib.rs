@@ -80,6 +80,7 @@ mod processor;
 pub mod quantize;
 mod rejoin;
 mod report;
+mod resize;
 mod route;
 mod router;
 mod session;
@@ -116,6 +117,7 @@ pub use netfold_io::{CoreError, Cores, IoCounters, IoError, IoSpec, OpenOptions,
 pub use netfold_proto::{AbortReason, OpSpecError, Tolerance, WorkerConfigError, WorkerStats};
 pub use netfold_wire::{Collective, DType, Extent, LaneOps, Lanes, Mode, ReduceOp};
 pub use path::{Network, Path, SwitchAttachment};
+pub use resize::Membership;
 pub use report::{ControlStats, OpReport, Stats};
 pub use staging::CudaWork;
 pub use tls_fault::TlsFault;

@@ -70,6 +70,18 @@ impl Stats {
     }
 }
 
+impl Stats {
+    /// Adds the counters of former generations of the job.
+    pub(crate) fn add_former(&mut self, former: &Self) {
+        self.add(former);
+        let (now, before) = (&mut self.control, &former.control);
+        now.breaks += before.breaks;
+        now.resumed += before.resumed;
+        now.switches_lost += before.switches_lost;
+        now.rejoined += before.rejoined;
+    }
+}
+
 /// Counters of a communicator's control sessions and attachments to switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -10,6 +10,7 @@
 
 mod connection;
 mod control;
+mod membership;
 mod path;
 mod reader;
 mod security;
@@ -36,6 +37,7 @@ use crate::session_events::SessionEvents;
 
 use connection::{Connection, Unopened};
 pub(crate) use control::{ControlConnection, EndMode};
+pub(crate) use membership::MembershipSession;
 pub(crate) use path::{PathIo, bind_paths};
 use reader::{EventReader, Received};
 pub(crate) use security::Security;

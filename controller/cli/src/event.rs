@@ -48,6 +48,8 @@ pub(crate) enum Event {
     Counters(Counters),
     /// A worker takes part in its job.
     Joined { job: String, rank: u16, workers: u16, mode: String },
+    /// A worker's job has shrunk or grown; `lost` are ranks of the generation before.
+    Resized { job: String, generation: u32, rank: u16, workers: u16, lost: Vec<u16> },
     /// A place that a job has at a switch.
     Place(Place),
     /// One all-reduce of a worker's loop.

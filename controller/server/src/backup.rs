@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use netfold_controller::record::{
-    Change, JobRecord, LinkName, PlaceRecord, Store, StoredRecords, SwitchRecord, TenantRecord,
+    Change, JobRecord, LinkName, MembershipRecord, PlaceRecord, Store, StoredRecords, SwitchRecord,
+    TenantRecord,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -51,6 +52,9 @@ struct Head {
     /// Drained ones; not in backups of builds that could not drain links.
     #[serde(default)]
     links: usize,
+    /// Not in backups of earlier builds.
+    #[serde(default)]
+    memberships: usize,
 }
 
 /// A line in between.
@@ -62,6 +66,7 @@ enum Record {
     Place(Box<PlaceRecord>),
     Switch(SwitchRecord),
     DrainedLink(LinkName),
+    Membership(Box<MembershipRecord>),
 }
 
 impl From<Record> for Change {
@@ -72,6 +77,7 @@ impl From<Record> for Change {
             Record::Place(record) => Self::Place(record),
             Record::Switch(record) => Self::Switch(record),
             Record::DrainedLink(link) => Self::LinkDrained(link),
+            Record::Membership(record) => Self::Membership(record),
         }
     }
 }
@@ -135,6 +141,7 @@ impl Backup {
             places: records.places.len(),
             switches: records.switches.len(),
             links: records.links_drained.len(),
+            memberships: records.memberships.len(),
         };
         let mut bytes = Vec::new();
         append(&mut bytes, &head);
@@ -145,6 +152,8 @@ impl Backup {
         links.for_each(|link| append(&mut bytes, &Record::DrainedLink(link.clone())));
         let places = records.places.values();
         places.for_each(|record| append(&mut bytes, &Record::Place(Box::new(record.clone()))));
+        let memberships = records.memberships.values();
+        memberships.for_each(|record| append(&mut bytes, &Record::Membership(Box::new(record.clone()))));
         let tail = Tail { sha256: digest(&bytes) };
         append(&mut bytes, &tail);
         bytes
@@ -179,6 +188,7 @@ impl Backup {
             (head.places, records.places.len()),
             (head.switches, records.switches.len()),
             (head.links, records.links_drained.len()),
+            (head.memberships, records.memberships.len()),
         ];
         if kinds.iter().any(|(announced, found)| announced != found) {
             return Err(corrupt("it has other records than its first line announces"));
@@ -220,7 +230,9 @@ impl Backup {
         let places = records.places.values().cloned().map(|record| Change::Place(Box::new(record)));
         let switches = records.switches.values().cloned().map(Change::Switch);
         let links = records.links_drained.iter().cloned().map(Change::LinkDrained);
-        let all = tenants.chain(jobs).chain(places).chain(switches).chain(links);
+        let memberships = records.memberships.values().cloned();
+        let memberships = memberships.map(|record| Change::Membership(Box::new(record)));
+        let all = tenants.chain(jobs).chain(places).chain(switches).chain(links).chain(memberships);
         all.chain([Change::EpochNext(self.epoch_next())])
     }
 

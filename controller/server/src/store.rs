@@ -4,8 +4,8 @@
 //!
 //! A controller that starts reads what it cannot learn elsewhere: [tenants with hashes of their tokens](netfold_controller::record::TenantRecord),
 //! [jobs](netfold_controller::record::JobRecord), [the places of jobs that run](netfold_controller::record::PlaceRecord), the
-//! next epoch, and which switches and links are drained. Sessions are not stored: workers resume them. The state of switches is not
-//! stored: it is read from them and compared with the places. Counters, events and load start from zero.
+//! [generations of resizable jobs](netfold_controller::record::MembershipRecord), the next epoch, and which switches and links are drained.
+//! Sessions are not stored: workers resume them. The state of switches is not stored: it is read from them and compared with the places. Counters, events and load start from zero.
 //!
 //! # How
 //!
@@ -38,6 +38,8 @@ const PLACES: TableDefinition<'static, u16, &[u8]> = TableDefinition::new("place
 const SWITCHES: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("switches");
 /// Links that are drained, by the names of the switches at their ends. Databases of builds that could not drain links have no such table.
 const LINKS: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("links");
+/// By tenant and name.
+const MEMBERSHIPS: TableDefinition<'static, (&str, &str), &[u8]> = TableDefinition::new("memberships");
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 
 /// Keys of the table `meta`.
@@ -180,6 +182,7 @@ fn initialise(
     write.open_table(PLACES)?;
     write.open_table(SWITCHES)?;
     write.open_table(LINKS)?;
+    write.open_table(MEMBERSHIPS)?;
     make(&write, changes)?;
     Ok(write.commit()?)
 }
@@ -261,6 +264,15 @@ fn records(read: &ReadTransaction) -> Result<StoredRecords, Box<dyn std::error::
         Err(redb::TableError::TableDoesNotExist(_)) => {}
         Err(error) => return Err(error.into()),
     }
+    // Databases of earlier builds have no such table.
+    match read.open_table(MEMBERSHIPS) {
+        Ok(_) => rows!(MEMBERSHIPS, |_name, record| {
+            let record: netfold_controller::record::MembershipRecord = record;
+            kept.memberships.insert(record.name.clone(), record)
+        }),
+        Err(redb::TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
     let epoch = read.open_table(META)?.get(META_EPOCH_NEXT)?;
     // Written from a u32; a larger value can only mean that the epochs are exhausted.
     kept.epoch_next = epoch.map_or(0, |value| u32::try_from(value.value()).unwrap_or(u32::MAX));
@@ -291,6 +303,7 @@ fn make(write: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error>
     let mut places = write.open_table(PLACES)?;
     let mut switches = write.open_table(SWITCHES)?;
     let mut links = write.open_table(LINKS)?;
+    let mut memberships = write.open_table(MEMBERSHIPS)?;
     let mut meta = write.open_table(META)?;
     for change in changes {
         match change {
@@ -312,6 +325,13 @@ fn make(write: &WriteTransaction, changes: &[Change]) -> Result<(), redb::Error>
             }
             Change::PlaceGone(number) => {
                 places.remove(number)?;
+            }
+            Change::Membership(record) => {
+                let key = (record.name.tenant.as_str(), record.name.job.as_str());
+                memberships.insert(key, row::encode(record).as_slice())?;
+            }
+            Change::MembershipGone(name) => {
+                memberships.remove((name.tenant.as_str(), name.job.as_str()))?;
             }
             Change::EpochNext(epoch) => {
                 let before = meta.get(META_EPOCH_NEXT)?.map_or(0, |value| value.value());

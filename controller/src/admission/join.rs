@@ -184,6 +184,15 @@ fn agree_udp_ports(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(
     Err(Refused::new(Refusal::Argument, message))
 }
 
+/// A control port without the job's membership, after a restart, has only what the workers say.
+fn agree_generation(name: &TreeName, has: u32, asked: u32) -> Result<(), Refused> {
+    if has == asked {
+        return Ok(());
+    }
+    let message = format!("{} forms at generation {has}, and this worker is at {asked}", name.subject());
+    Err(Refused::new(Refusal::Excluded, message))
+}
+
 impl Coordinator {
     /// Handles the join of a session that has not joined yet.
     pub(super) fn join(&mut self, now: Duration, id: SessionId, join: Join) {
@@ -242,6 +251,7 @@ impl Coordinator {
         let address = join.address.unwrap_or_else(|| self.sessions[&id].peer.ip()).to_canonical();
         let endpoint = SocketAddr::new(address, join.udp_port);
         let job = JobName { tenant, job: join.job.clone() };
+        self.check_generation(&job, join.generation)?;
         let name = TreeName { name: job, group: join.group.clone(), tree: join.tree };
         self.replace_abandoned(&name);
         self.yield_endpoint(id, endpoint);
@@ -256,6 +266,7 @@ impl Coordinator {
                 let job = &self.forming[&formation];
                 agree(&name, &job.spec, &join.spec())?;
                 agree_udp_ports(&name, &job.spec, &join.spec())?;
+                agree_generation(&name, job.generation, join.generation)?;
                 check_rank(job, join.rank)?;
             }
             None => self.check_new(&name, &join.spec())?,
@@ -276,7 +287,8 @@ impl Coordinator {
             Some(Named::Forming(formation)) => formation,
             _ => {
                 let iteration = self.declared(&name.name).and_then(|spec| spec.iteration);
-                self.new_formation(now, name, owner, JobSpec { iteration, ..join.spec() })
+                let spec = JobSpec { iteration, ..join.spec() };
+                self.new_formation(now, name, owner, (spec, join.generation))
             }
         };
         let session = self.sessions.get_mut(&id).expect("the session that joins is open");
@@ -330,7 +342,7 @@ impl Coordinator {
             agree(name, &agreed, spec)?;
         }
         if sibling.is_none() {
-            self.check_quota(&name.name, spec)?;
+            self.check_quota(&name.name, spec.world)?;
         }
         Ok(())
     }
@@ -340,14 +352,20 @@ impl Coordinator {
         self.jobs.get(name).filter(|job| job.declared).map(|job| job.spec)
     }
 
-    fn new_formation(&mut self, now: Duration, name: TreeName, owner: Owner, spec: JobSpec) -> u64 {
+    fn new_formation(
+        &mut self,
+        now: Duration,
+        name: TreeName,
+        owner: Owner,
+        (spec, generation): (JobSpec, u32),
+    ) -> u64 {
         let formation = self.formations;
         self.formations += 1;
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
         self.names.insert(name.clone(), Named::Forming(formation));
         let job =
-            FormingTree { name, owner, spec, members: BTreeMap::new(), deadline, movable: true, short: None };
+            FormingTree { name, owner, spec, generation, members: BTreeMap::new(), deadline, movable: true, short: None };
         self.forming.insert(formation, job);
         formation
     }

@@ -351,7 +351,7 @@ impl Coordinator {
         for id in members.values().filter_map(|presence| presence.session()) {
             match &reason {
                 EndReason::PeerLost { rank, message } => {
-                    let message = format!("{message}: the job is over; start all workers again");
+                    let message = format!("{message}: {}", self.after_loss(&name));
                     self.send(id, SessionEvent::PeerLost { rank: *rank, message });
                 }
                 EndReason::Displaced { message } | EndReason::Moved { message } => {
@@ -381,6 +381,14 @@ impl Coordinator {
         self.log(JobEvent::Ended { name, group, job, reason });
         self.withdraw(job, 0);
         self.reband();
+    }
+
+    /// What members are to do that have lost another one.
+    fn after_loss(&self, name: &TreeName) -> &'static str {
+        match self.membership_of(&name.name) {
+            Some(_) if name.group.is_empty() => "shrink the communicator on all ranks that remain",
+            _ => "the job is over; start all workers again",
+        }
     }
 
     /// Ends the groups of a job.

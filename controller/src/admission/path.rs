@@ -45,7 +45,7 @@ impl Coordinator {
     pub(super) fn validate_path(&mut self, id: SessionId, stage: Stage, token: PathToken) {
         let validating = match stage {
             Stage::Active { job, rank } => self.active.get_mut(&job).map(|active| (job, rank, active)),
-            Stage::Greeting | Stage::Forming { .. } => None,
+            Stage::Greeting | Stage::Forming { .. } | Stage::Enrolled { .. } | Stage::Entering { .. } => None,
         };
         let Some((job, rank, active)) = validating else {
             return self.refuse(id, Refused::protocol("this worker has not been challenged: join first"));

@@ -33,6 +33,7 @@ impl Coordinator {
         for record in kept.places.into_values() {
             self.restore_place(record);
         }
+        kept.memberships.into_values().for_each(|record| self.restore_membership(record));
         self.reband();
         for switch in 0..self.fleet.len() {
             if self.fleet.down(switch).is_some() {

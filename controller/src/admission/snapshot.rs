@@ -23,6 +23,7 @@ impl Coordinator {
     /// Snapshot of tenants, jobs, switches and links.
     pub fn snapshot(&self, scope: SnapshotScope) -> Snapshot {
         let mut names: BTreeSet<&JobName> = self.names.keys().map(|tree| &tree.name).collect();
+        names.extend(self.membership_numbers.keys());
         if scope == SnapshotScope::All {
             names.extend(self.jobs.keys());
         }
@@ -62,7 +63,9 @@ impl Coordinator {
         let spec = self.spec_of(name, "").or(known)?;
         let state = match record.map(|record| record.state) {
             _ if self.trees_with_groups(name).any(|(_, named)| self.is_running(named)) => JobState::Running,
-            _ if !trees.is_empty() || !groups.is_empty() => JobState::Forming,
+            _ if !trees.is_empty() || !groups.is_empty() || self.membership_of(name).is_some() => {
+                JobState::Forming
+            }
             state => state.unwrap_or(JobState::Ended),
         };
         let epoch = trees.iter().filter_map(|tree| tree.epoch).max();
@@ -87,6 +90,7 @@ impl Coordinator {
             pattern: self.pattern_view(name),
             schedule: self.schedule_of(name),
             placement: self.placement_of(name),
+            membership: self.view_membership(name),
             trees,
             groups,
         })

@@ -30,7 +30,7 @@ impl Coordinator {
         let now = self.now;
         let running = match stage {
             Stage::Active { job, rank } => self.active.get_mut(&job).map(|active| (active, rank)),
-            Stage::Greeting | Stage::Forming { .. } => None,
+            Stage::Greeting | Stage::Forming { .. } | Stage::Enrolled { .. } | Stage::Entering { .. } => None,
         };
         let running = running.filter(|(active, _)| {
             active.phase == TreePhase::Running

@@ -5,7 +5,7 @@ use crate::fleet::Shortage;
 use crate::jobs::TreeName;
 use crate::message::Refused;
 use crate::policy::portion;
-use crate::record::{JobName, JobSpec, Quota, TokenHash};
+use crate::record::{JobName, Quota, TokenHash};
 use netfold_control::{Credentials, QuotaQuery, Refusal, SessionEvent};
 use netfold_wire::VERSION;
 use std::collections::BTreeMap;
@@ -57,16 +57,18 @@ impl Coordinator {
     fn workers_by_job(&self, tenant: &str) -> BTreeMap<&JobName, u32> {
         let active = self.active.values().filter(|job| !job.is_over()).map(|job| (&job.name.name, &job.spec));
         let forming = self.forming.values().map(|job| (&job.name.name, &job.spec));
+        let members = self.memberships.values().map(|membership| (&membership.name, membership.world));
+        let placed = active.chain(forming).map(|(name, spec)| (name, spec.world));
         let mut jobs = BTreeMap::new();
-        for (name, spec) in active.chain(forming).filter(|(name, _)| name.tenant == tenant) {
+        for (name, world) in placed.chain(members).filter(|(name, _)| name.tenant == tenant) {
             let workers = jobs.entry(name).or_default();
-            *workers = u32::from(spec.world).max(*workers);
+            *workers = u32::from(world).max(*workers);
         }
         jobs
     }
 
     /// Whether a tenant may have one more job like this, or a job of that name one more group.
-    pub(super) fn check_quota(&self, name: &JobName, spec: &JobSpec) -> Result<(), Refused> {
+    pub(super) fn check_quota(&self, name: &JobName, world: u16) -> Result<(), Refused> {
         let tenant = name.tenant.as_str();
         let Some(record) = self.tenants.get(tenant) else { return Ok(()) };
         let (used, quota) = (self.used(tenant), record.quota);
@@ -74,7 +76,7 @@ impl Coordinator {
         if counted.is_none() && used.jobs >= quota.jobs {
             return quota_refused(tenant, format!("has {} of {} jobs", used.jobs, quota.jobs));
         }
-        let workers = u32::from(spec.world).saturating_sub(counted.unwrap_or(0));
+        let workers = u32::from(world).saturating_sub(counted.unwrap_or(0));
         if workers > 0 && used.workers.saturating_add(workers) > quota.workers {
             return quota_refused(
                 tenant,
@@ -82,6 +84,15 @@ impl Coordinator {
             );
         }
         Ok(())
+    }
+
+    /// The most workers that a resizable job can have, by its tenant's quota.
+    pub(super) fn workers_max(&self, name: &JobName) -> usize {
+        let Some(record) = self.tenants.get(&name.tenant) else { return usize::MAX };
+        let own = self.workers_by_job(&name.tenant).get(name).copied().unwrap_or(0);
+        let others = self.used(&name.tenant).workers.saturating_sub(own);
+        // A smaller quota takes no workers away.
+        record.quota.workers.saturating_sub(others).max(own) as usize
     }
 
     /// Answers whether a tenant's quota has room for groups that are about to join.

@@ -57,6 +57,14 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("member_back", "member_back"), name, group);
             seen.message = format!("rank {rank} of {} is back", subject(name, group));
         }
+        JobEvent::MemberLost { name, generation, rank } => {
+            seen.concern(("member_lost", "member_lost"), name, "");
+            seen.message = format!("rank {rank} of generation {generation} of {} is lost", subject(name, ""));
+        }
+        JobEvent::Resized { name, generation, world, lost } => {
+            seen.concern(("job_resized", "job_resized"), name, "");
+            seen.message = resized(&subject(name, ""), *generation, *world, lost);
+        }
         JobEvent::Ended { name, group, reason, .. } => ended(&mut seen, (name, group), reason),
         JobEvent::NotStarted { name, group, reason, message } => {
             seen.concern(("job_not_started", "group_not_started"), name, group);
@@ -168,4 +176,16 @@ fn switch(seen: &mut ControllerEvent, event: &JobEvent) {
         }
         _ => {}
     }
+}
+
+/// A job's new generation as a sentence.
+fn resized(subject: &str, generation: u32, world: u16, lost: &[u16]) -> String {
+    let workers = counted(usize::from(world), "worker", "workers");
+    let ranks: Vec<String> = lost.iter().map(u16::to_string).collect();
+    let without = match lost {
+        [] => String::new(),
+        [_] => format!(", without rank {}", ranks.join("")),
+        _ => format!(", without ranks {}", ranks.join(", ")),
+    };
+    format!("{subject} continues as generation {generation}, with {workers}{without}")
 }

@@ -355,6 +355,9 @@ impl Bench {
             }
             SessionEvent::Alive {}
             | SessionEvent::Quota {}
+            | SessionEvent::Enrolled(_)
+            | SessionEvent::Resized(_)
+            | SessionEvent::NotResized(_)
             | SessionEvent::Resumed {}
             | SessionEvent::SwitchLost { .. } => {}
         }

@@ -13,6 +13,7 @@ mod links;
 mod multipath;
 mod path;
 mod random;
+mod resize;
 mod schedule;
 mod server;
 mod sharing;

@@ -9,6 +9,7 @@
 
 mod band;
 mod counters;
+mod membership;
 mod path;
 mod paths;
 mod pattern;
@@ -23,6 +24,9 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::band::{Band, BandError};
 pub use crate::counters::MemberCounters;
+pub use crate::membership::{
+    Enroll, EnrollRole, Enrolled, NotResized, RANKS_NAMED_MAX, RESIZE_TIMEOUT_MS_MAX, Resize, Resized,
+};
 pub use crate::path::{PathChallenge, PathToken};
 pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy};
 pub use crate::pattern::{CommunicationPattern, Hold};
@@ -164,6 +168,11 @@ pub enum SessionRequest {
     /// Whether the tenant's quota has room for groups of a job that are about to join. The reply is [`SessionEvent::Quota`], or
     /// [`SessionEvent::Refused`] with the slots that are needed. In place of a join.
     Quota(QuotaQuery),
+    /// Become a member of a resizable job, or resume a membership session. The reply is [`SessionEvent::Enrolled`] or [`SessionEvent::Refused`]. In
+    /// place of a join.
+    Enroll(Enroll),
+    /// The next generation of a resizable job, on a membership session. The reply is [`SessionEvent::Resized`] or [`SessionEvent::NotResized`].
+    Resize(Resize),
     /// A sign of life.
     Alive {
         /// The member's counters. For those who watch the job: a server ignores counters that are less than before, and the session goes on.
@@ -249,6 +258,9 @@ pub struct Join {
     /// carry.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub datagram_max: u32,
+    /// The generation of a resizable job that the worker is a member of; 0 of other jobs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: u32,
 }
 
 impl Join {
@@ -278,6 +290,7 @@ impl Join {
             movable: false,
             authenticated: false,
             datagram_max: 0,
+            generation: 0,
         }
     }
 }
@@ -383,6 +396,12 @@ pub enum SessionEvent {
     },
     /// The quota has room for the groups, at this moment: nothing is reserved.
     Quota {},
+    /// The worker is enrolled.
+    Enrolled(Enrolled),
+    /// The job has another generation. The last event for members that are not in it is a refusal for [`Refusal::Excluded`].
+    Resized(Resized),
+    /// The job stays in its generation.
+    NotResized(NotResized),
     /// The session continues where it broke.
     Resumed {},
     /// The job has these classes of packets from now on, for operations that it starts. Sent only to members that requested it.
@@ -521,6 +540,8 @@ pub enum Refusal {
     Unknown,
     /// The job was ended by a command. Workers do not join it again of their own accord.
     Ended,
+    /// The job is resizable, and the worker is not a member of its generation.
+    Excluded,
 }
 
 impl Refusal {
@@ -545,6 +566,7 @@ impl Refusal {
             Self::Unavailable => "unavailable",
             Self::Unknown => "unknown",
             Self::Ended => "ended",
+            Self::Excluded => "excluded",
         }
     }
 }

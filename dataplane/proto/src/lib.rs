@@ -22,9 +22,11 @@
 //! the tensor in place: it arrives only after this rank's contribution was folded, and is delivered once.
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 mod config;
 pub mod congestion;
 mod descriptors;
+pub mod enrollment;
 mod error;
 mod liveness;
 mod op;

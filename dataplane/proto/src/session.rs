@@ -22,8 +22,8 @@ use crate::Instant;
 
 pub use joining::{JoinStep, Joining};
 
-const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
-const LEASE: Duration = Duration::from_millis(LEASE_MS);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
+pub(crate) const LEASE: Duration = Duration::from_millis(LEASE_MS);
 
 /// How long the port may take to close the connection after a leave request.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -96,6 +96,9 @@ impl SessionFailure {
             | SessionEvent::Paths { .. }
             | SessionEvent::Admitted(_)
             | SessionEvent::Quota {}
+            | SessionEvent::Enrolled(_)
+            | SessionEvent::Resized(_)
+            | SessionEvent::NotResized(_)
             | SessionEvent::Resumed {}
             | SessionEvent::PeerLeft { .. }
             | SessionEvent::Band(_)

@@ -40,6 +40,7 @@
 
 mod abort;
 mod acceptor;
+mod calls;
 mod connect;
 mod error;
 mod exchange;
@@ -57,6 +58,7 @@ mod subgroup;
 mod timed;
 
 pub use abort::MeshAborter;
+pub use calls::{CALL_TOKEN, CallListener, CallToken, call};
 pub use error::{ExchangeError, Loss, MeshError, Refusal};
 pub use exchange::{CallbackError, EXCHANGE_MAX, Exchange, FnExchange};
 pub use group::{Mesh, MeshConfig};

@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "hands the memory of Python's tensors to the library")]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use netfold::{Call, Collective, CudaStream, CudaWork, DType, ReduceOp};
 use pyo3::prelude::*;
@@ -20,9 +21,9 @@ pub(crate) struct Communicator {
     state: Home<Mutex<State>>,
     /// What was started and may still be under way, oldest first.
     started: Mutex<VecDeque<netfold::Work>>,
-    xla_name: OnceLock<i64>,
-    rank: u16,
-    world: u16,
+    xla_name: Mutex<Option<i64>>,
+    /// Rank and world size; others once the job is resized.
+    place: Mutex<(u16, u16)>,
     /// The default tolerance of sums.
     rescale: bool,
     without_stragglers: bool,
@@ -91,10 +92,7 @@ impl Communicator {
         let builder = options.into_builder(py)?;
         let communicator =
             py.detach(|| builder.connect()).map_err(|error| errors::from_library(py, &error))?;
-        let state = State::Open(Arc::new(communicator));
-        let state = Home::new(Mutex::new(state));
-        let (started, xla_name) = (Mutex::default(), OnceLock::new());
-        Ok(Self { state, started, xla_name, rank, world: world_size, rescale, without_stragglers })
+        Ok(Self::of(communicator, rescale, without_stragglers))
     }
 
     /// Starts a collective on the memory of `send` and `recv`, which are kept until it is over, as is that of `residual`, for an
@@ -152,24 +150,19 @@ impl Communicator {
         });
         let group = group.map_err(|error| errors::from_library(py, &error))?;
         let (rescale, without_stragglers) = (self.rescale, self.without_stragglers);
-        Ok(group.map(|group| {
-            let (rank, world) = (group.rank(), group.world_size());
-            let state = Home::new(Mutex::new(State::Open(Arc::new(group))));
-            let (started, xla_name) = (Mutex::default(), OnceLock::new());
-            Self { state, started, xla_name, rank, world, rescale, without_stragglers }
-        }))
+        Ok(group.map(|group| Self::of(group, rescale, without_stragglers)))
     }
 
     /// This worker's rank.
     #[getter]
     fn rank(&self) -> u16 {
-        self.rank
+        self.place().0
     }
 
     /// Number of workers.
     #[getter]
     fn world_size(&self) -> u16 {
-        self.world
+        self.place().1
     }
 
     /// The data path, as text.
@@ -196,7 +189,43 @@ impl Communicator {
     /// A number by which compiled programs of XLA name this communicator.
     fn xla_name(&self, py: Python<'_>) -> PyResult<i64> {
         let communicator = self.open(py)?;
-        Ok(*self.xla_name.get_or_init(|| xla::name(&communicator)))
+        let mut name = self.xla_name.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(*name.get_or_insert_with(|| xla::name(&communicator)))
+    }
+
+    /// Continues without lost ranks, or with `joining` more: generation, rank, world size, number of survivors, lost ranks.
+    fn resize(
+        &self,
+        py: Python<'_>,
+        joining: u16,
+        timeout: f64,
+    ) -> PyResult<(u32, u16, u16, u16, Vec<u16>)> {
+        let timeout = Duration::try_from_secs_f64(timeout)
+            .map_err(|_| errors::new(py, "argument", "timeout is not a number of seconds"))?;
+        self.state.check(py)?;
+        work::release_retired(py);
+        let mut alone = self.take_alone(py)?;
+        let (alone, resized) = py.detach(|| {
+            let resized =
+                if joining > 0 { alone.grow(joining, timeout) } else { alone.shrink(timeout) };
+            (alone, resized)
+        });
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = (alone.rank(), alone.world_size());
+        // Programs of the former generation have another communicator.
+        *self.xla_name.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lock() = State::Open(Arc::new(alone));
+        let resized = resized.map_err(|error| errors::from_library(py, &error))?;
+        Ok((resized.generation, resized.rank, resized.world_size, resized.survivors, resized.lost))
+    }
+
+    /// The generation of a resizable job; 0 of others.
+    fn generation(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.open(py)?.generation())
+    }
+
+    /// Where processes that join a job without a control port reach this rank.
+    fn membership_address(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.open(py)?.membership_address().map(|address| address.to_string()))
     }
 
     /// Makes pending and later calls fail promptly, from any thread.
@@ -238,6 +267,30 @@ impl Communicator {
 }
 
 impl Communicator {
+    fn of(communicator: netfold::Communicator, rescale: bool, without_stragglers: bool) -> Self {
+        let place = Mutex::new((communicator.rank(), communicator.world_size()));
+        let state = Home::new(Mutex::new(State::Open(Arc::new(communicator))));
+        let (started, xla_name) = (Mutex::default(), Mutex::default());
+        Self { state, started, xla_name, place, rescale, without_stragglers }
+    }
+
+    fn place(&self) -> (u16, u16) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The communicator, which is closed for other threads until it is put back; an error while one of them uses it.
+    fn take_alone(&self, py: Python<'_>) -> PyResult<netfold::Communicator> {
+        let mut state = self.lock();
+        let closed = |text| Err(errors::new(py, "closed", text));
+        match std::mem::replace(&mut *state, State::Closed) {
+            State::Closed => closed("the communicator is closed; make another one"),
+            State::Open(shared) => Arc::try_unwrap(shared).or_else(|shared| {
+                *state = State::Open(shared);
+                closed("another thread uses the communicator; resize it when all its calls have returned")
+            }),
+        }
+    }
+
     /// The call, once the tensors are found to fit it.
     fn call(
         &self,
@@ -248,9 +301,10 @@ impl Communicator {
         recv: Option<&Tensor>,
     ) -> PyResult<Call> {
         let (Some(input), Some(output)) = (send.or(recv), recv.or(send)) else { return Ok(Call::BARRIER) };
+        let (rank, ranks) = self.place();
         let writes = match collective {
-            Collective::Broadcast { root } => root != self.rank,
-            Collective::Reduce { root } => root == self.rank,
+            Collective::Broadcast { root } => root != rank,
+            Collective::Reduce { root } => root == rank,
             _ => true,
         };
         if writes && output.read_only {
@@ -266,14 +320,14 @@ impl Communicator {
             return Err(errors::new(py, "wrong_dtype", &message));
         }
         let dtype = element_type(py, collective, input)?;
-        let world = usize::from(self.world);
+        let world = usize::from(ranks);
         let count = match collective {
             Collective::ReduceScatter => output.count,
             Collective::AllToAll => input.count / world,
             _ => input.count,
         };
         let call = Call::new(collective, dtype, op, count);
-        let (need_in, need_out) = (call.input_len(self.world), call.output_len(self.world));
+        let (need_in, need_out) = (call.input_len(ranks), call.output_len(ranks));
         if need_in != input.count || need_out != output.count {
             let message = format!(
                 "{} among {world} ranks of {} elements in and {} out does not fit: {}",
@@ -290,7 +344,7 @@ impl Communicator {
             );
             return Err(errors::new(py, "length", &message));
         }
-        if !overlap::allowed(collective, usize::from(self.rank), input, output) {
+        if !overlap::allowed(collective, usize::from(rank), input, output) {
             return Err(errors::new(
                 py,
                 "overlap",

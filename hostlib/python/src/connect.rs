@@ -46,6 +46,8 @@ pub(crate) struct Options {
     resend_after: Option<f64>,
     busy_poll: Option<f64>,
     idle_timeout: Option<f64>,
+    resizable: bool,
+    join_running: bool,
 }
 
 impl Options {
@@ -56,8 +58,12 @@ impl Options {
 
     /// A builder with the rank, the world size, authentication, the tolerance and the group key.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
-        let builder = Communicator::builder().rank(self.rank).world_size(self.world);
-        let mut builder = builder.authenticated(self.authenticated);
+        let builder = Communicator::builder().resizable(self.resizable).authenticated(self.authenticated);
+        let mut builder = if self.join_running {
+            builder.join_running()
+        } else {
+            builder.rank(self.rank).world_size(self.world)
+        };
         if let Some(group) = &self.group {
             builder = builder.group(group);
         }
@@ -107,6 +113,8 @@ impl Options {
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),
                 "busy_poll" => options.busy_poll = Some(value.extract()?),
+                "resizable" => options.resizable = value.extract()?,
+                "join_running" => options.join_running = value.extract()?,
                 "idle_timeout" => options.idle_timeout = Some(value.extract()?),
                 "exchange" => options.exchange = Some(value.unbind()),
                 "rendezvous" => options.rendezvous = Some(value.extract()?),

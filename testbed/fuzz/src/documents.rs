@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use netfold_controller::admission::{Config, Coordinator, Output};
 use netfold_controller::fleet::{Fleet, OneSwitch, SwitchInfo};
-use netfold_controller::record::{Change, JobRecord, LinkName, PlaceRecord, StoredRecords, SwitchRecord, TenantRecord};
+use netfold_controller::record::{
+    Change, JobRecord, LinkName, MembershipRecord, PlaceRecord, StoredRecords, SwitchRecord, TenantRecord,
+};
 use netfold_controller::topology::Topology;
 use netfold_p4::allreduce;
 use netfold_p4::interpret::Interpreter;
@@ -124,6 +126,8 @@ fn records(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
         let change = row::<PlaceRecord>(line).map(|record| Change::Place(Box::new(record)));
         let change = change.or_else(|| row::<JobRecord>(line).map(Change::Job));
+        let membership = || row::<MembershipRecord>(line).map(|record| Change::Membership(Box::new(record)));
+        let change = change.or_else(membership);
         let change = change.or_else(|| row::<TenantRecord>(line).map(Change::Tenant));
         let change = change.or_else(|| row::<SwitchRecord>(line).map(Change::Switch));
         let change = change.or_else(|| row::<LinkName>(line).map(Change::LinkDrained));

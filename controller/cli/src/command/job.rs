@@ -314,6 +314,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     ))?;
     output.line(format_args!("  holds     {} slots", grouped(u64::from(job.slots_held))))?;
     output.line(format_args!("  epoch     {}", job.epoch))?;
+    membership(output, job)?;
     rank_among_jobs(output, job)?;
     traffic(output, job)?;
     pattern(output, job)?;
@@ -357,6 +358,28 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         members.print(output, "  no workers yet")?;
     }
     groups(output, job)
+}
+
+/// Prints the membership of a resizable job.
+fn membership(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    let Some(membership) = &job.membership else { return Ok(()) };
+    let mut text = format!(
+        "generation {}: {}, {} present",
+        membership.generation,
+        counted(membership.world, "rank", "ranks"),
+        membership.present
+    );
+    if !membership.lost.is_empty() {
+        let ranks: Vec<String> = membership.lost.iter().map(u32::to_string).collect();
+        text.push_str(&format!(", lost: {}", ranks.join(", ")));
+    }
+    if membership.asked > 0 {
+        text.push_str(&format!(", {} wait for the next generation", membership.asked));
+    }
+    if membership.joining > 0 {
+        text.push_str(&format!(", {} wait to join", membership.joining));
+    }
+    output.line(format_args!("  members   {text}"))
 }
 
 /// Prints its iterations as measured, and what the schedule does about it.

@@ -105,7 +105,12 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         })),
         "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
         "pattern": job.pattern.map(pattern_value), "schedule": Some(&job.schedule).filter(|text| !text.is_empty()),
-        "placement": Some(&job.placement).filter(|text| !text.is_empty()), "trees": trees, "groups": groups,
+        "placement": Some(&job.placement).filter(|text| !text.is_empty()),
+        "membership": job.membership.as_ref().map(|membership| json!({
+            "generation": membership.generation, "workers": membership.world, "present": membership.present,
+            "lost": membership.lost, "asked": membership.asked, "joining": membership.joining,
+        })),
+        "trees": trees, "groups": groups,
     })
 }
 

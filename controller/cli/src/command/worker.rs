@@ -1,6 +1,7 @@
 //! `netfold worker`: one worker of a job, started by hand.
 
 mod checked;
+mod resizing;
 mod training;
 
 use std::path::PathBuf;
@@ -62,11 +63,20 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "NAME")]
     job: String,
     /// This worker's rank, from 0.
-    #[arg(long)]
-    rank: u16,
+    #[arg(long, required_unless_present = "join")]
+    rank: Option<u16>,
     /// Number of workers.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32))]
-    world: u16,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32), required_unless_present = "join")]
+    world: Option<u16>,
+    /// What to do when another worker is lost; the same on all workers. 'shrink': continue without it, in the next generation of the job.
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t, conflicts_with = "train")]
+    on_loss: OnLoss,
+    /// Before this all-reduce, wait for new workers (--join) in place of those that were lost; the same on all workers.
+    #[arg(long, value_name = "ITERATION", conflicts_with = "train")]
+    grow_at: Option<u32>,
+    /// Join a job that runs, in place of a worker that was lost: its workers have --on-loss shrink and --grow-at. Takes the place of --rank and --world.
+    #[arg(long, conflicts_with_all = ["rank", "world", "train"])]
+    join: bool,
     /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
@@ -108,10 +118,33 @@ struct Work {
     digest: Option<u64>,
 }
 
+/// What a worker does when another one is lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum OnLoss {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It continues without the lost one.
+    Shrink,
+}
+
 impl Worker {
-    pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        if self.rank >= self.world {
-            let (rank, world) = (self.rank, self.world);
+    fn rank(&self) -> u16 {
+        self.rank.unwrap_or(0)
+    }
+
+    fn world(&self) -> u16 {
+        self.world.unwrap_or(1)
+    }
+
+    /// Whether the job shrinks and grows in place.
+    fn is_resizable(&self) -> bool {
+        self.join || self.on_loss == OnLoss::Shrink || self.grow_at.is_some()
+    }
+
+    pub(crate) fn run(mut self, output: &Output) -> Result<(), CliError> {
+        if self.rank() >= self.world() {
+            let (rank, world) = (self.rank(), self.world());
             return Err(CliError::Usage(format!(
                 "--rank {rank} does not fit --world {world}: ranks are 0 to {}",
                 world - 1
@@ -120,15 +153,16 @@ impl Worker {
         if self.exit_with_stdin {
             lifetime::exit_with_stdin();
         }
-        let mut communicator = self.join().map_err(|source| self.failed(source))?;
+        let mut communicator = self.connect().map_err(|source| self.failed(source))?;
+        self.place(&communicator);
         output.event(&Event::Joined {
             job: self.job.clone(),
-            rank: self.rank,
-            workers: self.world,
+            rank: self.rank(),
+            workers: self.world(),
             mode: self.mode.to_string(),
         })?;
         output
-            .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank, self.world, self.mode))?;
+            .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank(), self.world(), self.mode))?;
         if self.joining.controller.is_some() || self.joining.trees.is_some() {
             joining::show(output, &self.job, &communicator.attachments(), Some(&communicator.path()))?;
         }
@@ -140,7 +174,7 @@ impl Worker {
         let stats = communicator.stats().worker;
         communicator.leave().map_err(|source| self.failed(source))?;
         let done = Done {
-            rank: self.rank,
+            rank: self.rank(),
             seconds: work.seconds,
             digest: work.digest.map(|digest| format!("{digest:016x}")),
             elements: work.elements,
@@ -155,12 +189,11 @@ impl Worker {
         if work.wrong > 0 { Err(CliError::Wrong { wrong: work.wrong }) } else { Ok(()) }
     }
 
-    fn join(&self) -> Result<Communicator, netfold::Error> {
+    fn connect(&self) -> Result<Communicator, netfold::Error> {
         let timeout = Duration::from_secs(self.timeout);
         let mut builder = Communicator::builder()
             .job(self.job.as_str())
-            .rank(self.rank)
-            .world_size(self.world)
+            .resizable(self.is_resizable())
             .mode(self.mode)
             .slots(self.slots)
             .cores(self.cores.clone().unwrap_or_default())
@@ -170,6 +203,10 @@ impl Worker {
             })
             .join_timeout(timeout)
             .stall_timeout(timeout);
+        builder = match (self.rank, self.world) {
+            (Some(rank), Some(world)) => builder.rank(rank).world_size(world),
+            _ => builder.join_running(),
+        };
         if let Some(switch) = &self.switch {
             builder = builder.switch(switch.as_str())?;
         }
@@ -185,7 +222,7 @@ impl Worker {
     }
 
     fn failed(&self, source: netfold::Error) -> CliError {
-        CliError::Job { rank: self.rank, source }
+        CliError::Job { rank: self.rank(), source }
     }
 }
 

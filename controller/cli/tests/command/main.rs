@@ -29,6 +29,7 @@ mod partition;
 mod paths;
 mod process;
 mod raw;
+mod resize;
 mod schedule;
 mod shared_switch;
 mod sharing;

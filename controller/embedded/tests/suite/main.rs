@@ -12,6 +12,7 @@ mod paths;
 mod payloads;
 mod reductions;
 mod reflection;
+mod resize;
 mod stalls;
 mod start;
 mod threads;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use netfold_controller::record::{
-    Change, JobRecord, LinkName, PlaceRecord, RecordReader, Store, StoreError, StoredRecords, SwitchRecord,
+    Change, JobName, JobRecord, LinkName, MembershipRecord, PlaceRecord, RecordReader, Store, StoreError,
+    StoredRecords, SwitchRecord,
     TenantRecord,
 };
 use serde::de::DeserializeOwned;
@@ -103,6 +104,7 @@ pub(super) fn operations(prefix: &str, changes: &[Change]) -> Vec<RequestOp> {
 pub(super) fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
     let job = |tenant: &str, job: &str| format!("{prefix}/jobs/{tenant}/{job}");
     let of_link = |link: &LinkName| format!("{prefix}/links/{}/{}", link.a, link.b);
+    let membership = |name: &JobName| format!("{prefix}/memberships/{}/{}", name.tenant, name.job);
     match change {
         Change::Tenant(record) => (format!("{prefix}/tenants/{}", record.name), Some(row::encode(record))),
         Change::TenantGone(name) => (format!("{prefix}/tenants/{name}"), None),
@@ -110,6 +112,8 @@ pub(super) fn pair(prefix: &str, change: &Change) -> (String, Option<Vec<u8>>) {
         Change::JobGone(name) => (job(&name.tenant, &name.job), None),
         Change::Place(record) => (format!("{prefix}/places/{:05}", record.number), Some(row::encode(record))),
         Change::PlaceGone(number) => (format!("{prefix}/places/{number:05}"), None),
+        Change::Membership(record) => (membership(&record.name), Some(row::encode(record))),
+        Change::MembershipGone(name) => (membership(name), None),
         Change::EpochNext(epoch) => (format!("{prefix}/epoch_next"), Some(row::encode(epoch))),
         Change::Switch(record) => (format!("{prefix}/switches/{}", record.name), Some(row::encode(record))),
         Change::LinkDrained(link) => (of_link(link), Some(row::encode(link))),
@@ -128,6 +132,7 @@ pub(super) fn kept(prefix: &str, rows: Vec<KeyValue>) -> Result<StoredRecords, E
             "tenants" => Change::Tenant(decode::<TenantRecord>(&key, &value)?),
             "jobs" => Change::Job(decode::<JobRecord>(&key, &value)?),
             "places" => Change::Place(Box::new(decode::<PlaceRecord>(&key, &value)?)),
+            "memberships" => Change::Membership(Box::new(decode::<MembershipRecord>(&key, &value)?)),
             "switches" => Change::Switch(decode::<SwitchRecord>(&key, &value)?),
             "links" => Change::LinkDrained(decode::<LinkName>(&key, &value)?),
             RESTORING => return Err(EtcdError::Restoring),

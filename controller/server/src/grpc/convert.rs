@@ -5,6 +5,7 @@ use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
     AccessView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic, LinkView, MemberView,
+    MembershipView,
     PatternView, PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
@@ -132,7 +133,20 @@ pub(super) fn job(job: JobView) -> v1::Job {
         pattern: job.pattern.map(pattern),
         schedule: job.schedule.unwrap_or_default(),
         placement: job.placement.unwrap_or_default(),
+        membership: job.membership.map(membership),
         groups: job.groups.into_iter().map(group).collect(),
+    }
+}
+
+fn membership(membership: MembershipView) -> v1::Membership {
+    let MembershipView { generation, world, present, lost, asked, joining } = membership;
+    v1::Membership {
+        generation,
+        world: world.into(),
+        present: present.into(),
+        lost: lost.into_iter().map(u32::from).collect(),
+        asked: asked.into(),
+        joining: joining.into(),
     }
 }
 

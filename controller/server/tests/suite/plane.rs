@@ -124,6 +124,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
         pattern: None,
         schedule: None,
         placement: None,
+        membership: None,
         groups: Vec::new(),
     }
 }

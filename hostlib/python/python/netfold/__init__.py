@@ -15,13 +15,15 @@ A :class:`Communicator` is one rank's membership of a job; :class:`Switch` start
 import atexit as _atexit
 
 from . import _communicator, _netfold, _switch
-from ._communicator import Communicator, Exchange
+from ._communicator import Communicator, Exchange, Membership
 from ._errors import (
     ArgumentError,
     Closed,
     Error,
+    Excluded,
     Forked,
     Mismatch,
+    NotResized,
     PeerLost,
     Refused,
     SwitchLost,
@@ -39,8 +41,11 @@ __all__ = [
     "Communicator",
     "Error",
     "Exchange",
+    "Excluded",
     "Forked",
+    "Membership",
     "Mismatch",
+    "NotResized",
     "PeerLost",
     "Refused",
     "Switch",
@@ -53,7 +58,7 @@ __all__ = [
 ]
 
 # Where users import them from; without this, tracebacks would name the private modules.
-for _public in (ArgumentError, Closed, Communicator, Error, Forked, Mismatch, PeerLost, Refused, Switch, SwitchLost, TensorError, Timeout, Unreachable, Work):
+for _public in (ArgumentError, Closed, Communicator, Error, Excluded, Forked, Membership, Mismatch, NotResized, PeerLost, Refused, Switch, SwitchLost, TensorError, Timeout, Unreachable, Work):
     _public.__module__ = __name__
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type, TypeVar
+from typing import Any, Callable, List, NamedTuple, Optional, Type, TypeVar
 
 from . import _environment, _netfold
 from ._errors import ArgumentError, Error, TensorError
@@ -15,6 +15,22 @@ T = TypeVar("T")
 
 #: All-gather of small byte strings: takes this rank's, returns those of all ranks in order.
 Exchange = Callable[[bytes], List[bytes]]
+
+
+class Membership(NamedTuple):
+    """The ranks of a resizable job after it has shrunk or grown."""
+
+    #: Grows by one whenever the job shrinks or grows.
+    generation: int
+    #: This rank's number.
+    rank: int
+    #: Number of ranks.
+    world_size: int
+    #: How many of them are from the former generation; they have the lowest numbers, in their former order.
+    survivors: int
+    #: Ranks of the former generation that are not in this one; the first 128 of them.
+    lost: List[int]
+
 
 _open: "weakref.WeakSet[Communicator]" = weakref.WeakSet()
 
@@ -71,6 +87,8 @@ class Communicator:
         resend_after: Optional[float] = None,
         busy_poll: Optional[float] = None,
         idle_timeout: Optional[float] = None,
+        resizable: bool = False,
+        join_running: bool = False,
         warn_unused_switch: bool = True,
     ) -> None:
         """Joins the job; returns when all ranks have joined.
@@ -113,12 +131,16 @@ class Communicator:
         A configured switch that is not used, because all ranks share a host or because the switch does not admit them, is a
         ``RuntimeWarning`` of rank 0 with the reason, unless ``warn_unused_switch=False``.
 
+        A ``resizable`` job (the same on all ranks) continues in place without lost ranks (:meth:`shrink`) and with new ones (:meth:`grow`). With
+        ``join_running`` this process joins such a job of this name when it grows: it needs no ``rank``, no ``world_size`` and no ``exchange``, and a
+        ``rendezvous`` only where the job has no control port: the address of any rank (:attr:`membership_address`).
+
         Times are in seconds: ``join_timeout`` for all ranks to come, ``stall_timeout`` for an operation that does not move,
         ``busy_poll`` for polling before a thread that waits for results sleeps (default 0; takes a core while results are awaited),
         ``idle_timeout`` without an operation after which ranks give the slots of their switch back, to request them again for the next one
         (default 10 for groups, never, ``math.inf``, for jobs).
         """
-        rank, world_size = _environment.place(rank, world_size)
+        rank, world_size = (0, 1) if join_running else _environment.place(rank, world_size)
         self._native = _netfold.Communicator(
             rank,
             world_size,
@@ -151,7 +173,10 @@ class Communicator:
             resend_after=resend_after,
             busy_poll=busy_poll,
             idle_timeout=idle_timeout,
+            resizable=resizable,
+            join_running=join_running,
         )
+        rank = self._native.rank
         self._mode = mode
         self._rounding_seed = (seed or 0) if rounding == "stochastic" else None
         _open.add(self)
@@ -217,6 +242,38 @@ class Communicator:
         group._rounding_seed = self._rounding_seed
         _open.add(group)
         return group
+
+    @property
+    def generation(self) -> int:
+        """The generation of a resizable job, from 1; 0 of others."""
+        return self._native.generation()
+
+    @property
+    def membership_address(self) -> Optional[str]:
+        """Where processes that join a resizable job without a control port reach this rank: their ``rendezvous``."""
+        return self._native.membership_address()
+
+    def shrink(self, timeout: float = 60.0) -> Membership:
+        """Continues without lost ranks, in a ``resizable`` job.
+
+        All ranks that remain call it, after an error that ended the job, and then the same operations again. The ranks are
+        numbered anew, in the order of their former ranks; ``rank`` and ``world_size`` change. The job keeps its name and its controller;
+        this process keeps its tensors and residuals. Groups have ended: split again.
+
+        ``NotResized`` names ranks that are connected and did not call it within ``timeout`` seconds: none of them is left out. A rank
+        that was taken as lost and returns gets ``Excluded``. If another rank is lost meanwhile, an error says so: call it again.
+        """
+        return Membership(*self._native.resize(0, timeout))
+
+    def grow(self, joining: int, timeout: float = 60.0) -> Membership:
+        """Continues with ``joining`` more ranks, which join with ``join_running``; without lost ones, as :meth:`shrink`.
+
+        All ranks call it at the same point and wait until so many processes have come. They are numbered after the ranks that there are.
+        After ``NotResized`` the communicator is as it was before.
+        """
+        if not 0 < joining <= 0xFFFF:
+            raise ArgumentError(f"{joining} new ranks are out of range; give at least 1", "argument")
+        return Membership(*self._native.resize(joining, timeout))
 
     # -- Operations that return when they are done --
 

@@ -11,7 +11,7 @@ class Error(RuntimeError):
     """Why a call failed. The message has the cause and what to do; the attributes are for programs.
 
     Errors of an argument (``ArgumentError`` and below) leave the communicator as it was. All others end it: every pending
-    and later call then raises the same; make another communicator.
+    and later call then raises the same; make another communicator, or, in a resizable job, :meth:`~netfold.Communicator.shrink` it.
     """
 
     #: A stable name in snake case, never changed once released.
@@ -55,6 +55,14 @@ class PeerLost(Error):
     """Another rank was lost; ``peer`` is its number."""
 
 
+class Excluded(Error):
+    """This rank was taken as lost, and its job continues without it: it can join it as a new rank."""
+
+
+class NotResized(Error):
+    """The job stays as it is: not all ranks asked for another generation in time, or too few new ones came. The call can be repeated."""
+
+
 class SwitchLost(Error):
     """The switch was lost."""
 
@@ -78,6 +86,7 @@ _CLASSES = {
     "connect": Unreachable,
     "cuda": TensorError,
     "differs": Mismatch,
+    "excluded": Excluded,
     "forked": Forked,
     "group_key": Mismatch,
     "interrupted": Closed,
@@ -86,6 +95,7 @@ _CLASSES = {
     "mesh": Unreachable,
     "mismatch": Mismatch,
     "no_switch": Refused,
+    "not_resized": NotResized,
     "not_contiguous": TensorError,
     "overlap": TensorError,
     "peer_lost": PeerLost,

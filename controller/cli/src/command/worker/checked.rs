@@ -14,7 +14,7 @@ use crate::output::Output;
 impl Worker {
     /// Does all-reduces, checks every element and prints a line for each.
     pub(super) fn all_reduces(
-        &self,
+        &mut self,
         output: &Output,
         communicator: &mut Communicator,
     ) -> Result<Work, CliError> {
@@ -29,7 +29,7 @@ impl Worker {
     }
 
     fn all_reduces_of<T: Number>(
-        &self,
+        &mut self,
         output: &Output,
         communicator: &mut Communicator,
     ) -> Result<Work, CliError> {
@@ -37,41 +37,58 @@ impl Worker {
         if count == 0 || count > isize::MAX as usize / 4 {
             return Err(CliError::Usage(format!("--bytes {} holds no element, or too many", self.bytes.0)));
         }
-        let bytes = count as u64 * 4;
-        let pattern = Pattern::new(self.seed, self.world);
         let mut tensor = vec![T::default(); count];
         let mut work = Work::default();
-        for iteration in 1..=self.iterations {
-            T::fill(&pattern, self.rank, &mut tensor);
-            communicator.barrier().map_err(|source| self.failed(source))?;
-            let begun = Instant::now();
-            let report =
-                communicator.all_reduce(&mut tensor, ReduceOp::Sum).map_err(|source| self.failed(source))?;
-            let seconds = begun.elapsed().as_secs_f64();
-            // A rank that finishes first must not check while others on the same machine still run.
-            communicator.barrier().map_err(|source| self.failed(source))?;
-            let wrong = self.wrong(&pattern, &tensor, report.chunks);
-            work.seconds += seconds;
-            work.elements += report.elements;
-            work.wrong += wrong;
-            let algbw = bytes as f64 / seconds / 1e6;
-            let line = AllReduce {
-                rank: self.rank,
-                iteration,
-                bytes,
-                count: report.elements,
-                time_us: seconds * 1e6,
-                algbw,
-                busbw: algbw * bus_factor(self.world),
-                wrong,
-            };
-            output.line(format_args!(
-                "{:>9}{:>14}{:>14}{:>12.1}{:>14.1}{:>14.1}{:>8}",
-                line.iteration, line.bytes, line.count, line.time_us, line.algbw, line.busbw, line.wrong
-            ))?;
-            output.event(&Event::AllReduce(line))?;
+        let first_world = self.world();
+        let mut iteration = if self.join { self.align(communicator, u32::MAX)? } else { 1 };
+        while iteration <= self.iterations {
+            if self.grow_at == Some(iteration) && self.world() < first_world {
+                iteration = self.grow(output, communicator, (first_world - self.world(), iteration))?;
+            }
+            match self.all_reduce(communicator, &mut tensor, iteration) {
+                Ok(line) => {
+                    work.seconds += line.time_us / 1e6;
+                    work.elements += line.count;
+                    work.wrong += line.wrong;
+                    show(output, line)?;
+                    iteration += 1;
+                }
+                Err(error) if self.continues_after(&error) => {
+                    iteration = self.shrink(output, communicator, (error, iteration))?;
+                }
+                Err(source) => return Err(self.failed(source)),
+            }
         }
         Ok(work)
+    }
+
+    /// One all-reduce, checked.
+    fn all_reduce<T: Number>(
+        &self,
+        communicator: &Communicator,
+        tensor: &mut [T],
+        iteration: u32,
+    ) -> Result<AllReduce, netfold::Error> {
+        let bytes = tensor.len() as u64 * 4;
+        let pattern = Pattern::new(self.seed, self.world());
+        T::fill(&pattern, self.rank(), tensor);
+        communicator.barrier()?;
+        let begun = Instant::now();
+        let report = communicator.all_reduce(tensor, ReduceOp::Sum)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        // A rank that finishes first must not check while others on the same machine still run.
+        communicator.barrier()?;
+        let algbw = bytes as f64 / seconds / 1e6;
+        Ok(AllReduce {
+            rank: self.rank(),
+            iteration,
+            bytes,
+            count: report.elements,
+            time_us: seconds * 1e6,
+            algbw,
+            busbw: algbw * bus_factor(self.world()),
+            wrong: self.wrong(&pattern, tensor, report.chunks),
+        })
     }
 
     /// Wrong elements. Which elements share an exponent depends on the switch's payload, which shows in the number of
@@ -80,17 +97,25 @@ impl Worker {
     fn wrong<T: Number>(&self, pattern: &Pattern, tensor: &[T], chunks: u32) -> u64 {
         let fits = |&payload: &u32| {
             let block = payload as usize / 4 * self.mode.elements_per_word();
-            let without_switch = chunks == 0 && self.rendezvous.is_some();
+            let without_switch = chunks == 0 && self.may_be_linked();
             without_switch || tensor.len().div_ceil(block) == chunks as usize
         };
         let wrong = |payload_bytes| {
-            let (workers, mode, op) = (self.world, self.mode, ReduceOp::Sum);
+            let (workers, mode, op) = (self.world(), self.mode, ReduceOp::Sum);
             // With a rendezvous, ranks continue without a lost switch.
-            let by_hosts = self.rendezvous.is_some();
+            let by_hosts = self.may_be_linked();
             let reduction = Reduction { workers, mode, op, payload_bytes, by_hosts };
             T::wrong(pattern, &reduction, tensor)
         };
         // A number of chunks that fits no payload is itself wrong.
         PAYLOADS.into_iter().filter(fits).map(wrong).min().unwrap_or(tensor.len() as u64)
     }
+}
+
+fn show(output: &Output, line: AllReduce) -> Result<(), CliError> {
+    output.line(format_args!(
+        "{:>9}{:>14}{:>14}{:>12.1}{:>14.1}{:>14.1}{:>8}",
+        line.iteration, line.bytes, line.count, line.time_us, line.algbw, line.busbw, line.wrong
+    ))?;
+    output.event(&Event::AllReduce(line))
 }

@@ -38,8 +38,8 @@ impl Worker {
         let digits = Digits::embedded()?;
         let config =
             TrainConfig { seed: self.seed, epochs: self.epochs, batch: self.batch, ..TrainConfig::default() };
-        let rank = usize::from(self.rank);
-        let mut trainer = Trainer::new(&digits, &config, rank..rank + 1, usize::from(self.world))?;
+        let rank = usize::from(self.rank());
+        let mut trainer = Trainer::new(&digits, &config, rank..rank + 1, usize::from(self.world()))?;
         let mut reducer = Summed { communicator, in_flight: VecDeque::new() };
         let begun = Instant::now();
         let mut work = Work::default();
@@ -58,12 +58,12 @@ impl Worker {
     }
 
     fn show(&self, output: &Output, trainer: &mut Trainer<'_>, epoch: u32) -> Result<(), CliError> {
-        if self.rank > 0 {
+        if self.rank() > 0 {
             return Ok(());
         }
         let evaluation = trainer.evaluate();
         output.event(&Event::Epoch(Epoch {
-            rank: self.rank,
+            rank: self.rank(),
             epoch,
             train_loss: evaluation.train_loss,
             test_loss: evaluation.test_loss,
