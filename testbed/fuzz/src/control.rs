@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Credentials, Join, LINE_LEN_MAX, MemberCounters, Mode, Multipath, Numerics, PathPolicy, PathToken,
-    QuotaQuery, RankEvent, RankEventKind, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
+    Credentials, Enroll, EnrollRole, Join, LINE_LEN_MAX, MemberCounters, Mode, Multipath, Numerics, PathPolicy, PathToken,
+    QuotaQuery, RankEvent, RankEventKind, Resize, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
@@ -65,6 +65,25 @@ fn stored() -> StoredRecords {
 }
 
 /// Mostly those of a tenant that exists.
+/// A first rank, one that resumes with a wrong ticket, or a process that joins.
+fn enroll(input: &mut Input<'_>) -> SessionRequest {
+    let role = match input.below(4) {
+        0 => EnrollRole::New {},
+        1 => EnrollRole::Member {
+            generation: input.below(4) as u32,
+            rank: input.below(5) as u16,
+            ticket: ResumeTicket([input.byte(); 32]),
+        },
+        _ => EnrollRole::First { rank: input.below(4) as u16, world: input.below(5) as u16 },
+    };
+    SessionRequest::Enroll(Enroll {
+        version: if input.below(32) == 0 { input.byte() } else { netfold_wire::VERSION },
+        credentials: credentials(input),
+        job: ["a", "b", "c", ""][input.below(4)].into(),
+        role,
+    })
+}
+
 fn credentials(input: &mut Input<'_>) -> Option<Credentials> {
     let tenant = ["blue", "red", "red", "grey"][input.below(4)].into();
     let token = if input.below(8) == 0 { String::new() } else { TOKEN.into() };
@@ -260,7 +279,7 @@ impl Scene {
 
     fn say(&mut self, input: &mut Input<'_>) {
         let Some(id) = self.pick(input) else { return };
-        let request = match input.below(11) {
+        let request = match input.below(13) {
             8 => self.resume(input),
             9 => SessionRequest::Quota(QuotaQuery {
                 version: netfold_wire::VERSION,
@@ -288,6 +307,13 @@ impl Scene {
                 SessionRequest::Alive { counters: Some(counters) }
             }
             10 => SessionRequest::Stalled(stall_report(input)),
+            11 => enroll(input),
+            12 => SessionRequest::Resize(Resize {
+                generation: input.below(4) as u32,
+                joining: input.below(3) as u16,
+                timeout_ms: input.word() >> (8 * input.below(4)),
+                meeting: (input.below(2) == 0).then(|| (Ipv4Addr::LOCALHOST, u16::from(input.byte())).into()),
+            }),
             1 => SessionRequest::Leave {},
             2 => SessionRequest::Band {},
             3 => SessionRequest::Path { token: self.token(id, input) },
@@ -309,6 +335,7 @@ impl Scene {
                 movable: input.below(4) > 0,
                 authenticated: input.below(4) == 0,
                 datagram_max: [0, 1472, 9000, u32::MAX][input.below(4)],
+                generation: [0, 0, 0, 1, 1, 2][input.below(6)],
             }),
         };
         if let (SessionRequest::Join(join), Some(endpoint)) = (&request, self.endpoints.get_mut(&id)) {

@@ -1,7 +1,7 @@
 //! Jobs that shrink and grow in place: at a switch's own control port, linked and not, and within a host.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use netfold::{Builder, Communicator, Error, Network, ReduceOp};
@@ -13,6 +13,24 @@ use netfold_testkit::job::on_all_ranks;
 use crate::TIMEOUT;
 
 const LEN: usize = 5000;
+
+/// Where so many threads wait for each other. If one of them has failed, the others do, too, after a time.
+struct Gate(usize, Mutex<usize>, Condvar);
+
+impl Gate {
+    fn new(threads: usize) -> Self {
+        Self(threads, Mutex::new(0), Condvar::new())
+    }
+
+    fn wait(&self) {
+        let Self(threads, arrived, changed) = self;
+        let mut arrived = arrived.lock().unwrap();
+        *arrived += 1;
+        changed.notify_all();
+        let waited = changed.wait_timeout_while(arrived, TIMEOUT, |arrived| *arrived < *threads);
+        assert!(!waited.unwrap().1.timed_out(), "another thread has failed");
+    }
+}
 
 fn builder(switch: SocketAddr) -> Builder {
     Communicator::builder()
@@ -54,7 +72,8 @@ fn shrinks_and_grows(linked: bool, shared: bool, dying: u16) -> Vec<u16> {
     let switch = EmbeddedSwitch::builder().on_event(note).start().unwrap();
     let (control, at) = (switch.control(), vacant_address().unwrap());
     let remaining: Vec<u16> = (0..3).filter(|rank| *rank != dying).collect();
-    let shrunk = Barrier::new(4);
+    // A rank that dies while others still wait for a result takes it with it.
+    let (stepped, shrunk) = (Gate::new(3), Gate::new(4));
     on_all_ranks(5, |own| {
         let build = builder(control).shared_memory(shared);
         if own >= 3 {
@@ -69,9 +88,9 @@ fn shrinks_and_grows(linked: bool, shared: bool, dying: u16) -> Vec<u16> {
         for at in 0..5 {
             step(&comm, own, &[0, 1, 2], at).unwrap();
         }
+        stepped.wait();
         if own == dying {
-            comm.abort();
-            return;
+            return comm.abort();
         }
         let error = (5..).find_map(|at| step(&comm, own, &[0, 1, 2], at).err()).unwrap();
         assert!(matches!(error.kind(), "peer_lost" | "switch_lost" | "interrupted"), "{error:?}");
@@ -128,7 +147,7 @@ fn ranks_of_one_host_continue_in_shared_memory() {
 #[test]
 fn a_rank_that_does_not_ask_is_named_and_not_left_out() {
     let switch = EmbeddedSwitch::builder().start().unwrap();
-    let asked = Barrier::new(2);
+    let asked = Gate::new(2);
     on_all_ranks(2, |own| {
         let mut comm = builder(switch.control()).rank(own).world_size(2).connect().unwrap();
         step(&comm, own, &[0, 1], 0).unwrap();
@@ -153,10 +172,12 @@ fn a_rank_that_does_not_ask_is_named_and_not_left_out() {
 fn a_rank_that_dies_while_others_shrink_is_left_out_of_the_next_generation() {
     let switch = EmbeddedSwitch::builder().start().unwrap();
     let at = vacant_address().unwrap();
+    let stepped = Gate::new(4);
     on_all_ranks(4, |own| {
         let build = builder(switch.control()).shared_memory(false).rank(own).world_size(4);
         let mut comm = build.rendezvous(at).unwrap().join_timeout(Duration::from_secs(5)).connect().unwrap();
         step(&comm, own, &[0, 1, 2, 3], 0).unwrap();
+        stepped.wait();
         if own == 3 {
             return comm.abort();
         }
@@ -203,7 +224,7 @@ fn linked_ranks_without_a_switch_continue_without_a_lost_one_and_admit_others() 
     for dying in [0, 2] {
         let (at, member) = (vacant_address().unwrap(), Mutex::new(None));
         let remaining: Vec<u16> = (0..3).filter(|rank| *rank != dying).collect();
-        let shrunk = Barrier::new(4);
+        let (stepped, shrunk) = (Gate::new(3), Gate::new(4));
         on_all_ranks(5, |own| {
             if own >= 3 {
                 shrunk.wait();
@@ -214,6 +235,7 @@ fn linked_ranks_without_a_switch_continue_without_a_lost_one_and_admit_others() 
             let build = build().rank(own).world_size(3).rendezvous(at).unwrap();
             let mut comm = build.connect().unwrap();
             step(&comm, own, &[0, 1, 2], 0).unwrap();
+            stepped.wait();
             if own == dying {
                 return comm.abort();
             }

@@ -114,6 +114,31 @@ pub struct Job {
     /// Whether its trees are moved for the load of links, and why; empty unless trees are placed by demand.
     #[prost(string, tag = "16")]
     pub placement: ::prost::alloc::string::String,
+    /// Its membership; not set if it is not resizable.
+    #[prost(message, optional, tag = "17")]
+    pub membership: ::core::option::Option<Membership>,
+}
+/// The ranks of a resizable job.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Membership {
+    /// The generation, from 1; it grows by one whenever the job shrinks or grows.
+    #[prost(uint32, tag = "1")]
+    pub generation: u32,
+    /// Number of ranks of the generation.
+    #[prost(uint32, tag = "2")]
+    pub world: u32,
+    /// Ranks whose membership sessions are open.
+    #[prost(uint32, tag = "3")]
+    pub present: u32,
+    /// Ranks of the generation that are lost.
+    #[prost(uint32, repeated, tag = "4")]
+    pub lost: ::prost::alloc::vec::Vec<u32>,
+    /// Ranks that wait for the next generation.
+    #[prost(uint32, tag = "5")]
+    pub asked: u32,
+    /// Processes that wait to join.
+    #[prost(uint32, tag = "6")]
+    pub joining: u32,
 }
 /// The iterations of a job, as its workers measure them: medians.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
