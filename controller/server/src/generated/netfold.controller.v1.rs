@@ -119,7 +119,7 @@ pub struct Job {
     pub membership: ::core::option::Option<Membership>,
 }
 /// The ranks of a resizable job.
-#[derive(Clone, PartialEq, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Membership {
     /// The generation, from 1; it grows by one whenever the job shrinks or grows.
     #[prost(uint32, tag = "1")]
@@ -811,10 +811,10 @@ pub struct Link {
     /// Whether it accepts no further jobs.
     #[prost(bool, tag = "7")]
     pub drained: bool,
-    /// Bits a second that the jobs over it demand, in each direction.
+    /// Bits a second that the jobs over it demand, in each direction. Not for tenants.
     #[prost(uint64, tag = "8")]
     pub demand: u64,
-    /// The part of this that is measured; the rest is declared or assumed.
+    /// The part of this that is measured; the rest is declared or assumed. Not for tenants.
     #[prost(uint64, tag = "9")]
     pub demand_measured: u64,
     /// Trees over it, at most 16: if it is drained those that stay first, then those with the greatest demand. A tenant sees its own only.
