@@ -435,14 +435,10 @@ impl Coordinator {
                 | SessionRequest::Resume(_)
                 | SessionRequest::Quota(_)
                 | SessionRequest::Enroll(_),
-                Stage::Enrolled { .. } | Stage::Entering { .. },
-            ) => self.refuse(id, Refused::protocol(enrollment::ENROLLED_ALREADY)),
-            (
-                SessionRequest::Join(_)
-                | SessionRequest::Resume(_)
-                | SessionRequest::Quota(_)
-                | SessionRequest::Enroll(_),
-                Stage::Forming { .. } | Stage::Active { .. },
+                Stage::Forming { .. }
+                | Stage::Active { .. }
+                | Stage::Enrolled { .. }
+                | Stage::Entering { .. },
             ) => self.refuse(
                 id,
                 Refused::protocol(
@@ -670,7 +666,8 @@ impl Coordinator {
                 self.end_session(id, SessionLoss::Silent);
             }
             Stage::Enrolled { .. } | Stage::Entering { .. } => {
-                let message = format!("this worker sent no heartbeat for {lease:?}: the other members take it as lost");
+                let message =
+                    format!("this worker sent no heartbeat for {lease:?}: the other members take it as lost");
                 self.send(id, Refused::new(Refusal::Excluded, message).into());
                 self.end_session(id, SessionLoss::Silent);
             }

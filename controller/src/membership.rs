@@ -183,7 +183,8 @@ impl Membership {
     /// A process waits to join.
     pub(crate) fn enter(&mut self, id: SessionId) -> Result<(), Refused> {
         if self.joining.len() >= JOINING_MAX {
-            let message = format!("{JOINING_MAX} processes wait to join job '{}': try again later", self.name);
+            let message =
+                format!("{JOINING_MAX} processes wait to join job '{}': try again later", self.name);
             return Err(Refused::new(Refusal::Busy, message));
         }
         self.joining.push(id);
@@ -313,8 +314,7 @@ impl Membership {
         (self.lost, self.left) = (BTreeSet::new(), BTreeSet::new());
         let of_joined = joined.into_iter().map(Connection::Here);
         let connections = survivors.into_iter().map(|(_, member)| member.connection).chain(of_joined);
-        self.members =
-            (0..).zip(connections.map(|connection| Member { connection, asked: None })).collect();
+        self.members = (0..).zip(connections.map(|connection| Member { connection, asked: None })).collect();
         let mut decision = Decision::default();
         for (rank, member) in &self.members {
             if let Connection::Here(id) = member.connection {
@@ -370,9 +370,13 @@ impl Membership {
                 shown.join(", ")
             )
         } else if wanted.len() > 1 {
-            format!("the members of job '{name}' ask for different numbers of new members: give the same number on all")
+            format!(
+                "the members of job '{name}' ask for different numbers of new members: give the same number on all"
+            )
         } else if self.members.len() + usize::from(joining) > world_max {
-            format!("job '{name}' would have more than {world_max} workers, the most that it may have: add fewer, or have the tenant's quota raised")
+            format!(
+                "job '{name}' would have more than {world_max} workers, the most that it may have: add fewer, or have the tenant's quota raised"
+            )
         } else {
             format!(
                 "{} of {joining} new members of job '{name}' came in time: start them, with its name",

@@ -502,7 +502,9 @@ impl Builder {
             return Ok(());
         }
         if self.takes_one_transport() {
-            return refuse("opens its packet I/O anew in each generation: give io or io_by in place of a transport or middleware");
+            return refuse(
+                "opens its packet I/O anew in each generation: give io or io_by in place of a transport or middleware",
+            );
         }
         if self.config.group.is_some() {
             return refuse("is a whole job: split groups from it in each generation");

@@ -39,7 +39,8 @@
 //! 3. [`Communicator::leave`], or drop.
 //!
 //! The loss of a rank or a switch ends the job with a typed [`Error`] on every other rank within 5 seconds; nothing
-//! hangs. Then build a new communicator, on the same switch if it is reachable.
+//! hangs. Then build a new communicator, on the same switch if it is reachable; ranks of a [resizable](Builder::resizable) job
+//! [continue](Communicator::shrink) in place.
 //!
 //! # What is exact
 //!
@@ -117,8 +118,8 @@ pub use netfold_io::{CoreError, Cores, IoCounters, IoError, IoSpec, OpenOptions,
 pub use netfold_proto::{AbortReason, OpSpecError, Tolerance, WorkerConfigError, WorkerStats};
 pub use netfold_wire::{Collective, DType, Extent, LaneOps, Lanes, Mode, ReduceOp};
 pub use path::{Network, Path, SwitchAttachment};
-pub use resize::Membership;
 pub use report::{ControlStats, OpReport, Stats};
+pub use resize::Membership;
 pub use staging::CudaWork;
 pub use tls_fault::TlsFault;
 pub use work::Work;

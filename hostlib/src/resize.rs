@@ -19,8 +19,8 @@ use crate::config::JobConfig;
 use crate::error::Error;
 use crate::report::Stats;
 use crate::session::MembershipSession;
-pub(crate) use peers::PeerArbiter;
 use crate::shutdown::StopMode;
+pub(crate) use peers::PeerArbiter;
 
 /// How often a rank checks whether its operations are finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);

@@ -42,6 +42,8 @@ pub(crate) enum Event {
     JobStalled { job: String, tree: u8, seconds: f64, chunk: Option<u32>, ranks: Vec<u16>, text: String },
     /// It has results again, after so many seconds.
     JobContinued { job: String, tree: u8, seconds: f64 },
+    /// A resizable job has another generation; `lost` are ranks of the one before.
+    JobResized { job: String, generation: u32, workers: u16, lost: Vec<u16> },
     /// A switch refused a worker, or a job failed to start.
     Refused { who: String, reason: String, message: String },
     /// A switch's counters since its start.

@@ -12,10 +12,6 @@ use netfold_control::{Enroll, EnrollRole, Enrolled, RESIZE_TIMEOUT_MS_MAX, Refus
 use netfold_wire::{VERSION, WORLD_MAX};
 use std::time::Duration;
 
-/// Requests of a membership session that are its first.
-pub(super) const ENROLLED_ALREADY: &str =
-    "this session has a role already: open another session for another job";
-
 impl Coordinator {
     /// Handles the request of a session to enroll.
     pub(super) fn enroll(&mut self, now: Duration, id: SessionId, enroll: &Enroll) {
@@ -57,7 +53,8 @@ impl Coordinator {
 
     fn membership_named(&self, name: &JobName) -> Result<u64, Refused> {
         self.membership_of(name).map(|(number, _)| number).ok_or_else(|| {
-            let message = format!("no resizable job '{name}' runs here: start its first workers, or correct the name");
+            let message =
+                format!("no resizable job '{name}' runs here: start its first workers, or correct the name");
             Refused::new(Refusal::Unknown, message)
         })
     }
@@ -71,8 +68,9 @@ impl Coordinator {
     fn enroll_first(&mut self, id: SessionId, name: JobName, place: (u16, u16)) -> Result<u64, Refused> {
         let (rank, world) = place;
         if !(1..=WORLD_MAX).contains(&world) || rank >= world {
-            let message =
-                format!("rank {rank} in a world of {world} workers: give a rank below the world size, at most {WORLD_MAX}");
+            let message = format!(
+                "rank {rank} in a world of {world} workers: give a rank below the world size, at most {WORLD_MAX}"
+            );
             return Err(Refused::new(Refusal::Argument, message));
         }
         let known = self.membership_numbers.get(&name).copied();
@@ -201,12 +199,13 @@ impl Coordinator {
         }
         if let Some(decision) = place.decide(world_max) {
             let (generation, world) = (place.generation, place.world);
-            let lost: Vec<u16> = decision.resized.first().map_or_else(Vec::new, |(_, first)| first.lost.clone());
+            let lost: Vec<u16> =
+                decision.resized.first().map_or_else(Vec::new, |(_, first)| first.lost.clone());
             self.persist_membership(membership);
             let message = format!("job '{name}' continues as generation {generation}, with {world} workers");
             let trees: Vec<_> = self.trees_with_groups(&name).map(|(_, named)| named).collect();
             trees.into_iter().for_each(|tree| {
-                self.end_tree(tree, EndReason::Displaced { message: message.clone() });
+                self.end_tree(tree, EndReason::Moved { message: message.clone() });
             });
             for (id, rank) in decision.ranks {
                 self.set_stage(id, Stage::Enrolled { membership, rank });

@@ -30,7 +30,9 @@ impl Coordinator {
         let Some(holder) = self.endpoints.get(&endpoint).copied() else { return };
         let validated = match self.sessions[&holder].stage {
             Stage::Active { job, .. } => self.active[&job].phase == TreePhase::Running,
-            Stage::Greeting | Stage::Forming { .. } | Stage::Enrolled { .. } | Stage::Entering { .. } => false,
+            Stage::Greeting | Stage::Forming { .. } | Stage::Enrolled { .. } | Stage::Entering { .. } => {
+                false
+            }
         };
         if validated || is_native(&holder) || !is_native(&id) {
             return;

@@ -184,6 +184,14 @@ fn agree_udp_ports(name: &TreeName, spec: &JobSpec, asked: &JobSpec) -> Result<(
     Err(Refused::new(Refusal::Argument, message))
 }
 
+/// Whether a worker can be a member of a job that forms.
+fn agree_to_form(name: &TreeName, job: &FormingTree, join: &Join) -> Result<(), Refused> {
+    agree(name, &job.spec, &join.spec())?;
+    agree_udp_ports(name, &job.spec, &join.spec())?;
+    agree_generation(name, job.generation, join.generation)?;
+    check_rank(job, join.rank)
+}
+
 /// A control port without the job's membership, after a restart, has only what the workers say.
 fn agree_generation(name: &TreeName, has: u32, asked: u32) -> Result<(), Refused> {
     if has == asked {
@@ -264,10 +272,7 @@ impl Coordinator {
             }
             Some(Named::Forming(formation)) => {
                 let job = &self.forming[&formation];
-                agree(&name, &job.spec, &join.spec())?;
-                agree_udp_ports(&name, &job.spec, &join.spec())?;
-                agree_generation(&name, job.generation, join.generation)?;
-                check_rank(job, join.rank)?;
+                agree_to_form(&name, job, &join)?;
             }
             None => self.check_new(&name, &join.spec())?,
         }
@@ -364,8 +369,16 @@ impl Coordinator {
         let deadline = now + self.config.join_timeout;
         self.timers.arm(deadline, Timer::Forming(formation));
         self.names.insert(name.clone(), Named::Forming(formation));
-        let job =
-            FormingTree { name, owner, spec, generation, members: BTreeMap::new(), deadline, movable: true, short: None };
+        let job = FormingTree {
+            name,
+            owner,
+            spec,
+            generation,
+            members: BTreeMap::new(),
+            deadline,
+            movable: true,
+            short: None,
+        };
         self.forming.insert(formation, job);
         formation
     }

@@ -57,14 +57,6 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("member_back", "member_back"), name, group);
             seen.message = format!("rank {rank} of {} is back", subject(name, group));
         }
-        JobEvent::MemberLost { name, generation, rank } => {
-            seen.concern(("member_lost", "member_lost"), name, "");
-            seen.message = format!("rank {rank} of generation {generation} of {} is lost", subject(name, ""));
-        }
-        JobEvent::Resized { name, generation, world, lost } => {
-            seen.concern(("job_resized", "job_resized"), name, "");
-            seen.message = resized(&subject(name, ""), *generation, *world, lost);
-        }
         JobEvent::Ended { name, group, reason, .. } => ended(&mut seen, (name, group), reason),
         JobEvent::NotStarted { name, group, reason, message } => {
             seen.concern(("job_not_started", "group_not_started"), name, group);
@@ -78,7 +70,9 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         JobEvent::Slowed { .. }
         | JobEvent::Recovered { .. }
         | JobEvent::Stalled { .. }
-        | JobEvent::Continued { .. } => progress(&mut seen, event),
+        | JobEvent::Continued { .. }
+        | JobEvent::MemberLost { .. }
+        | JobEvent::Resized { .. } => progress(&mut seen, event),
         other => switch(&mut seen, other),
     }
     seen
@@ -128,6 +122,14 @@ fn progress(seen: &mut ControllerEvent, event: &JobEvent) {
             let lasts = lasts.as_secs_f64();
             seen.message =
                 format!("{} has had no result for {lasts:.1} s: {conclusion}", subject(name, group));
+        }
+        JobEvent::MemberLost { name, generation, rank } => {
+            seen.concern(("member_lost", "member_lost"), name, "");
+            seen.message = format!("rank {rank} of generation {generation} of {} is lost", subject(name, ""));
+        }
+        JobEvent::Resized { name, generation, world, lost } => {
+            seen.concern(("job_resized", "job_resized"), name, "");
+            seen.message = resized(&subject(name, ""), *generation, *world, lost);
         }
         JobEvent::Continued { name, group, lasted, .. } => {
             seen.concern(("job_continued", "group_continued"), name, group);

@@ -73,7 +73,11 @@ fn a_job_continues_without_a_lost_rank_under_its_name_and_admits_a_new_one() {
     bench.drop_session(members[1]);
     bench.drop_session(attached[1]);
     assert_eq!(bench.received[&attached[0]].lost(), Some(1));
-    assert!(bench.received[&attached[0]].text().contains("shrink"), "{}", bench.received[&attached[0]].text());
+    assert!(
+        bench.received[&attached[0]].text().contains("shrink"),
+        "{}",
+        bench.received[&attached[0]].text()
+    );
     for id in [members[0], members[2]] {
         assert_eq!(resized(&bench, id), None);
         bench.say(id, shrink(1));
@@ -95,7 +99,10 @@ fn a_job_continues_without_a_lost_rank_under_its_name_and_admits_a_new_one() {
     let joining = bench.open().unwrap();
     bench.say(joining, SessionRequest::Enroll(enroll(EnrollRole::New {})));
     for id in [members[0], members[2]] {
-        bench.say(id, SessionRequest::Resize(Resize { generation: 2, joining: 1, timeout_ms: 5000, meeting: None }));
+        bench.say(
+            id,
+            SessionRequest::Resize(Resize { generation: 2, joining: 1, timeout_ms: 5000, meeting: None }),
+        );
     }
     let number = resized(&bench, joining).unwrap();
     assert_eq!((number.generation, number.rank, number.world, number.survivors), (3, 2, 3, 2));
@@ -297,7 +304,9 @@ impl World {
                 assert!(before.is_none_or(|other| other == at), "two processes have one rank");
                 let lost = self.lost.entry(resized.generation).or_insert_with(|| resized.lost.clone());
                 assert_eq!(*lost, resized.lost, "two memberships of one generation");
-                if let Some(former) = process.place.as_ref().filter(|former| former.generation + 1 == resized.generation) {
+                if let Some(former) =
+                    process.place.as_ref().filter(|former| former.generation + 1 == resized.generation)
+                {
                     let before = resized.lost.iter().filter(|lost| **lost < former.rank).count() as u16;
                     assert_eq!(resized.rank, former.rank - before, "survivors keep their order");
                     assert!(!resized.lost.contains(&former.rank));
@@ -377,7 +386,8 @@ impl World {
                 other => panic!("process {at}: {other:?}"),
             }
         }
-        let alive = self.processes.iter().filter(|process| !process.dead && process.machine.failure().is_none());
+        let alive =
+            self.processes.iter().filter(|process| !process.dead && process.machine.failure().is_none());
         let members = alive.filter(|process| process.machine.generation() > 0).count();
         assert!(members == 0 || newest > 1, "those that remain have no next generation");
     }

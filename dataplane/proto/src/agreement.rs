@@ -18,10 +18,10 @@ use crate::Instant;
 /// How long a member must be out of reach to be left out.
 pub const OUT_OF_REACH: Duration = Duration::from_secs(3);
 
-/// Between two calls of one member.
+/// Between two calls of one member, where there are fewer than 16; longer by as much for each 16.
 const CALL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long what a member has answered counts.
+/// How long what a member has answered counts, beyond the intervals of calls.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// How long a proposer waits for a quorum before it begins again.
@@ -331,7 +331,7 @@ impl Agreement {
     pub fn poll_call(&mut self, now: Instant) -> Option<(u16, AgreementRequest)> {
         self.expire(now);
         self.propose(now);
-        let (generation, ballot) = (self.generation, self.ballot);
+        let (generation, ballot, pause) = (self.generation, self.ballot, self.call_interval());
         self.wanted?;
         let due = |(rank, peer): &(usize, &Peer)| {
             *rank != usize::from(self.rank) && !peer.in_flight && peer.next_call <= now
@@ -347,8 +347,17 @@ impl Agreement {
             _ => AgreementRequest::Ask { generation },
         };
         let peer = &mut self.peers[usize::from(rank)];
-        (peer.in_flight, peer.next_call) = (true, now + CALL_INTERVAL);
+        (peer.in_flight, peer.next_call) = (true, now + pause);
         Some((rank, request))
+    }
+
+    fn call_interval(&self) -> Duration {
+        CALL_INTERVAL * (1 + self.members.len() as u32 / 16)
+    }
+
+    /// How long what a member has answered counts.
+    fn fresh(&self) -> Duration {
+        FRESH + 2 * self.call_interval()
     }
 
     /// The request is over without a decision when its time is.
@@ -358,7 +367,7 @@ impl Agreement {
             return;
         }
         let reason = self.obstacle(now, wanted).unwrap_or(NotAgreed::Undecided);
-        let reached = |peer: &Peer| matches!(peer.state, Some((at, None)) if now - at <= FRESH);
+        let reached = |peer: &Peer| matches!(peer.state, Some((at, None)) if now - at <= self.fresh());
         let missing = self.others().filter(|rank| reached(&self.peers[usize::from(*rank)])).collect();
         self.outcome = Some(AgreementOutcome::NotResized { missing, reason });
         self.wanted = None;
@@ -374,7 +383,10 @@ impl Agreement {
         if rank == self.rank {
             return self.wanted.map(|(wanted, _)| wanted);
         }
-        self.peers[usize::from(rank)].state.filter(|(at, _)| now - *at <= FRESH).and_then(|(_, wanted)| wanted)
+        self.peers[usize::from(rank)]
+            .state
+            .filter(|(at, _)| now - *at <= self.fresh())
+            .and_then(|(_, wanted)| wanted)
     }
 
     /// Why this member cannot propose now.
@@ -514,7 +526,8 @@ impl Agreement {
                     && current
                 {
                     promised.insert(rank);
-                    if accepted.as_ref().map(|(ballot, _)| *ballot) > best.as_ref().map(|(ballot, _)| *ballot) {
+                    if accepted.as_ref().map(|(ballot, _)| *ballot) > best.as_ref().map(|(ballot, _)| *ballot)
+                    {
                         *best = accepted;
                     }
                     self.advance(now);

@@ -194,20 +194,14 @@ impl Communicator {
     }
 
     /// Continues without lost ranks, or with `joining` more: generation, rank, world size, number of survivors, lost ranks.
-    fn resize(
-        &self,
-        py: Python<'_>,
-        joining: u16,
-        timeout: f64,
-    ) -> PyResult<(u32, u16, u16, u16, Vec<u16>)> {
+    fn resize(&self, py: Python<'_>, joining: u16, timeout: f64) -> PyResult<(u32, u16, u16, u16, Vec<u16>)> {
         let timeout = Duration::try_from_secs_f64(timeout)
             .map_err(|_| errors::new(py, "argument", "timeout is not a number of seconds"))?;
         self.state.check(py)?;
         work::release_retired(py);
         let mut alone = self.take_alone(py)?;
         let (alone, resized) = py.detach(|| {
-            let resized =
-                if joining > 0 { alone.grow(joining, timeout) } else { alone.shrink(timeout) };
+            let resized = if joining > 0 { alone.grow(joining, timeout) } else { alone.shrink(timeout) };
             (alone, resized)
         });
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = (alone.rank(), alone.world_size());

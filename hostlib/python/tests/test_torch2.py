@@ -55,6 +55,12 @@ def test_the_example_of_hybrid_sharding_with_tensor_parallelism(mode):
         assert f"x {name}" in done.stdout, done.stdout
 
 
+def test_a_group_continues_the_job_of_a_former_one_in_place():
+    first, second = run_ranks("resized")
+    assert first["generations"] == [1, 2, 3] and second["generations"] == [1, 3]
+    assert first["again"] == second["again"] == 1
+
+
 def test_torchft_group_is_reconfigured():
     pytest.importorskip("torchft")
     first, second = run_ranks("torchft")

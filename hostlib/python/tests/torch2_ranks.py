@@ -161,6 +161,57 @@ def torchft():
     group.shutdown()
 
 
+def resized():
+    """A rank is lost, the other continues its job alone in place, and a process joins it."""
+    import netfold.torch
+
+    port = int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore("127.0.0.1", port, WORLD, RANK == 0, timeout=datetime.timedelta(seconds=60), wait_for_workers=False)
+    options = netfold.torch.Options(resizable=True, shared_memory=False).resolved()
+
+    def group(name, rank, size, former=None):
+        made = netfold.torch.NetfoldGroup(
+            dist.PrefixStore(name, store), rank, size, datetime.timedelta(seconds=60), options, former=former
+        )
+        tensor = torch.full((1000,), rank + 1.0)
+        made.allreduce([tensor], dist.AllreduceOptions()).wait()
+        assert (tensor == size * (size + 1) / 2).all()
+        return made
+
+    first = group("first", RANK, WORLD)
+    generations = [first._communicator.generation]
+    former = None
+    if RANK == 1:
+        first.abort()
+        first.shutdown()
+    else:
+        failed = False
+        for _ in range(100000):
+            try:
+                first.allreduce([torch.ones(1000)], dist.AllreduceOptions()).wait()
+            except RuntimeError:
+                failed = True
+                break
+        assert failed
+        first.abort()
+        second = group("second", 0, 1, first.detach())
+        generations.append(second._communicator.generation)
+        former = second.detach()
+    store.add("alone", 1)
+    while store.add("alone", 0) < WORLD:
+        time.sleep(0.01)
+    third = group("third", RANK, WORLD, former)
+    generations.append(third._communicator.generation)
+    report(generations=generations)
+    # Ranks that join first, and other orders, are a job of their own.
+    fourth = group("fourth", 1 - RANK, WORLD, third.detach())
+    report(again=fourth._communicator.generation)
+    store.add("over", 1)
+    while RANK == 0 and store.add("over", 0) < WORLD:
+        time.sleep(0.01)
+    fourth.shutdown()
+
+
 def torchft_manager():
     """torchft's manager and lighthouse: one of two replicas leaves, the other trains on and commits its steps."""
     from torchft import DistributedDataParallel, Manager, Optimizer

@@ -92,7 +92,8 @@ impl PeerArbiter {
         let (entry, request) = (entry_token(job), encode(&AgreementRequest::Enter(entering)));
         loop {
             let answer = call(at, &entry, &request, CALL_TIMEOUT).ok().and_then(|bytes| decode(&bytes));
-            if let Some(Answer { response: AgreementResponse::Decided(decision), token: Some(token) }) = answer
+            if let Some(Answer { response: AgreementResponse::Decided(decision), token: Some(token) }) =
+                answer
                 && let Some(rank) = decision.place_of_entering(entering.id)
             {
                 let clock = Clock::system();
@@ -254,7 +255,8 @@ fn result(outcome: AgreementOutcome) -> Result<Resized, Error> {
     match outcome {
         AgreementOutcome::Resized { rank, decision } => Ok(resized(rank, &decision)),
         AgreementOutcome::Excluded => {
-            let message = "the others took it as lost and continue without it; join their job as a new member";
+            let message =
+                "the others took it as lost and continue without it; join their job as a new member";
             Err(Error::Excluded { message: message.into() })
         }
         AgreementOutcome::NotResized { missing, reason } => {
@@ -267,8 +269,12 @@ fn result(outcome: AgreementOutcome) -> Result<Resized, Error> {
                     "fewer than half of the ranks are within reach, or half without rank 0, so that others may continue; start the job again, \
                      or use a controller, which can tell"
                 }
-                NotAgreed::Different => "ranks ask for different numbers of new members; give the same number on all",
-                NotAgreed::Entering => "too few new members came in time; start them, with the address of a rank",
+                NotAgreed::Different => {
+                    "ranks ask for different numbers of new members; give the same number on all"
+                }
+                NotAgreed::Entering => {
+                    "too few new members came in time; start them, with the address of a rank"
+                }
                 NotAgreed::Undecided => "the ranks did not agree in time; try again",
             };
             Err(Error::NotResized { missing, message: message.into() })

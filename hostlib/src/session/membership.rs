@@ -60,11 +60,8 @@ impl MembershipSession {
             role,
         };
         let clock = Clock::system();
-        let state = State {
-            machine: Enrollment::new(clock.now(), enroll, timeout),
-            connection: None,
-            ending: false,
-        };
+        let state =
+            State { machine: Enrollment::new(clock.now(), enroll, timeout), connection: None, ending: false };
         let shared = Arc::new(Shared {
             addresses: config.switch.clone(),
             security,
@@ -130,7 +127,11 @@ impl MembershipSession {
         self.0.changed.notify_all();
     }
 
-    fn wait<R>(&self, timeout: Duration, mut get: impl FnMut(&mut Enrollment) -> Option<R>) -> Result<R, Error> {
+    fn wait<R>(
+        &self,
+        timeout: Duration,
+        mut get: impl FnMut(&mut Enrollment) -> Option<R>,
+    ) -> Result<R, Error> {
         let deadline = Instant::now() + timeout;
         let mut state = self.0.lock();
         loop {

@@ -629,7 +629,10 @@ fn show_job(output: &Output, event: &JobEvent) -> Result<(), CliError> {
             output.line(format_args!("{}: ended, {reason}", subject(name, group)))
         }
         JobEvent::Slowed { .. } | JobEvent::Recovered { .. } => show_slowed(output, event),
-        JobEvent::Stalled { .. } | JobEvent::Continued { .. } => show_stalled(output, event),
+        JobEvent::Stalled { .. }
+        | JobEvent::Continued { .. }
+        | JobEvent::MemberLost { .. }
+        | JobEvent::Resized { .. } => show_stalled(output, event),
         JobEvent::NotStarted { name, group, reason, message } if group.is_empty() => {
             refused(output, &name.to_string(), *reason, message)
         }

@@ -71,10 +71,11 @@ pub(crate) struct Worker {
     /// What to do when another worker is lost; the same on all workers. 'shrink': continue without it, in the next generation of the job.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t, conflicts_with = "train")]
     on_loss: OnLoss,
-    /// Before this all-reduce, wait for new workers (--join) in place of those that were lost; the same on all workers.
-    #[arg(long, value_name = "ITERATION", conflicts_with = "train")]
-    grow_at: Option<u32>,
-    /// Join a job that runs, in place of a worker that was lost: its workers have --on-loss shrink and --grow-at. Takes the place of --rank and --world.
+    /// So many all-reduces after a loss, wait for new workers (--join) in place of those that were lost; the same on all workers. Needs --on-loss
+    /// shrink.
+    #[arg(long, value_name = "ITERATIONS", conflicts_with = "train")]
+    grow_after: Option<u32>,
+    /// Join a job that runs, in place of a worker that was lost: its workers have --on-loss shrink and --grow-after. Takes the place of --rank and --world.
     #[arg(long, conflicts_with_all = ["rank", "world", "train"])]
     join: bool,
     /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
@@ -139,7 +140,7 @@ impl Worker {
 
     /// Whether the job shrinks and grows in place.
     fn is_resizable(&self) -> bool {
-        self.join || self.on_loss == OnLoss::Shrink || self.grow_at.is_some()
+        self.join || self.on_loss == OnLoss::Shrink
     }
 
     pub(crate) fn run(mut self, output: &Output) -> Result<(), CliError> {
@@ -161,8 +162,13 @@ impl Worker {
             workers: self.world(),
             mode: self.mode.to_string(),
         })?;
-        output
-            .line(format_args!("job '{}': rank {} of {}, {}", self.job, self.rank(), self.world(), self.mode))?;
+        output.line(format_args!(
+            "job '{}': rank {} of {}, {}",
+            self.job,
+            self.rank(),
+            self.world(),
+            self.mode
+        ))?;
         if self.joining.controller.is_some() || self.joining.trees.is_some() {
             joining::show(output, &self.job, &communicator.attachments(), Some(&communicator.path()))?;
         }
@@ -211,9 +217,10 @@ impl Worker {
             builder = builder.switch(switch.as_str())?;
         }
         if let Some(rendezvous) = &self.rendezvous {
-            // Workers of one host use the switch too, not shared memory.
-            builder = builder.rendezvous(rendezvous.as_str())?.shared_memory(false);
+            builder = builder.rendezvous(rendezvous.as_str())?;
         }
+        // Workers of one host use the switch too, not shared memory.
+        builder = builder.shared_memory(false);
         builder = builder.authenticated(self.authenticated);
         if let Some(file) = &self.confidential {
             builder = builder.confidential(GroupKey::from_file(file)?);

@@ -96,7 +96,10 @@ fn shrinks_and_grows(linked: bool, shared: bool, dying: u16) -> Vec<u16> {
         assert!(matches!(error.kind(), "peer_lost" | "switch_lost" | "interrupted"), "{error:?}");
         let before = comm.stats().worker.sent;
         let membership = comm.shrink(TIMEOUT).unwrap();
-        assert_eq!((membership.generation, membership.world_size, &membership.lost[..]), (2, 2, &[dying][..]));
+        assert_eq!(
+            (membership.generation, membership.world_size, &membership.lost[..]),
+            (2, 2, &[dying][..])
+        );
         assert_eq!(remaining[usize::from(comm.rank())], own, "survivors keep their order");
         assert!(comm.stats().worker.sent >= before, "counters go on");
         for at in 0..5 {
@@ -210,7 +213,8 @@ fn what_a_resizable_job_cannot_have_is_refused() {
     let mut comm = build().resizable(false).connect().unwrap();
     assert!(matches!(comm.shrink(TIMEOUT), Err(Error::Missing("resizable"))));
     assert_eq!(comm.generation(), 0);
-    let absent = builder(switch.control()).job("absent").join_running().join_timeout(Duration::from_millis(300));
+    let absent =
+        builder(switch.control()).job("absent").join_running().join_timeout(Duration::from_millis(300));
     assert!(matches!(absent.connect().unwrap_err().kind(), "connect" | "refused"));
 }
 

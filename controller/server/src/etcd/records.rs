@@ -5,8 +5,7 @@ use std::sync::mpsc;
 
 use netfold_controller::record::{
     Change, JobName, JobRecord, LinkName, MembershipRecord, PlaceRecord, RecordReader, Store, StoreError,
-    StoredRecords, SwitchRecord,
-    TenantRecord,
+    StoredRecords, SwitchRecord, TenantRecord,
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;

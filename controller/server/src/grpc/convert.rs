@@ -5,8 +5,7 @@ use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
     AccessView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic, LinkView, MemberView,
-    MembershipView,
-    PatternView, PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
+    MembershipView, PatternView, PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;

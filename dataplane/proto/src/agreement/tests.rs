@@ -154,7 +154,9 @@ impl World {
     }
 
     fn take_outcome(&mut self, at: usize) {
-        let Some(outcome) = self.processes[at].machine.as_mut().and_then(Agreement::take_outcome) else { return };
+        let Some(outcome) = self.processes[at].machine.as_mut().and_then(Agreement::take_outcome) else {
+            return;
+        };
         match &outcome {
             AgreementOutcome::Resized { rank, decision } => {
                 self.note(decision);
@@ -270,7 +272,9 @@ fn half_of_the_members_decide_with_rank_0_alone() {
             assert_eq!(decision.lost().len(), 2);
         }
     }
-    let sets = |world: u16| (0..1u32 << world).map(move |bits| (0..world).filter(|rank| bits >> rank & 1 == 1).collect());
+    let sets = |world: u16| {
+        (0..1u32 << world).map(move |bits| (0..world).filter(|rank| bits >> rank & 1 == 1).collect())
+    };
     for world in 1..8u16 {
         let all: Vec<BTreeSet<u16>> = sets(world).filter(|set| is_quorum(set, world.into())).collect();
         assert!(!all.is_empty() && all.iter().all(|a| all.iter().all(|b| !a.is_disjoint(b))), "{world}");

@@ -147,7 +147,14 @@ mod tests {
         let mut listener = CallListener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let (own, other): (CallToken, CallToken) = ([1; CALL_TOKEN], [2; CALL_TOKEN]);
         let address = listener.address();
-        let calls = [(own, 0), (own, INLINE), (own, INLINE + 1), (own, 100_000), (other, INLINE), (other, INLINE + 1)];
+        let calls = [
+            (own, 0),
+            (own, INLINE),
+            (own, INLINE + 1),
+            (own, 100_000),
+            (other, INLINE),
+            (other, INLINE + 1),
+        ];
         let served = std::thread::spawn(move || {
             for _ in calls {
                 let until = Instant::now() + Duration::from_secs(60);

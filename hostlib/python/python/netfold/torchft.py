@@ -7,7 +7,8 @@
     manager = torchft.Manager(pg=netfold.torchft.ProcessGroupNetfold(), ...)
 
 Nothing of an earlier configuration reaches a tensor after ``configure`` has returned: every configuration is a job of its own
-at the switch, with its own epoch and key, and the earlier one is ended before.
+at the switch, with its own epoch and key, and the earlier one is ended before. With ``Options(resizable=True)`` it is another generation of one job
+where that is possible: the replicas that stay keep their order, and those that join come after them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
 
+from . import Communicator, Error
 from .torch import NetfoldGroup, Options
 
 
@@ -29,10 +31,14 @@ class ProcessGroupNetfold(ProcessGroupWrapper):
         super().__init__(timeout)
         self._options = options
         self._backend: Optional[NetfoldGroup] = None
+        self._former: Optional[Communicator] = None
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> Any:
         options = (self._options or Options()).resolved()
-        backend = NetfoldGroup(store, rank, world_size, self._timeout, options)
+        if self._backend is not None:
+            self.abort()
+        former, self._former = self._former, None
+        backend = NetfoldGroup(store, rank, world_size, self._timeout, options, former=former)
         group = dist.ProcessGroup(store, rank, world_size)
         kind = dist.ProcessGroup.BackendType.CUSTOM
         group._set_default_backend(kind)
@@ -56,11 +62,18 @@ class ProcessGroupNetfold(ProcessGroupWrapper):
         backend, self._backend = self._backend, None
         if backend is not None:
             backend.abort()
+            self._former = backend.detach()
             backend.shutdown()
         self._pg = None
 
     def shutdown(self) -> None:
         backend, self._backend = self._backend, None
+        former, self._former = self._former, None
+        if former is not None:
+            try:
+                former.close()
+            except Error:
+                pass  # It had failed.
         if backend is not None:
             backend.shutdown()
         super().shutdown()

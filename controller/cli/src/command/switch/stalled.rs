@@ -1,4 +1,4 @@
-//! What a switch with its own control port prints of jobs that stall.
+//! What a switch with its own control port prints of jobs that stall, and of resizable ones.
 
 use netfold_controller::JobEvent;
 use netfold_controller::jobs::subject;
@@ -27,6 +27,18 @@ pub(super) fn show_stalled(output: &Output, event: &JobEvent) -> Result<(), CliE
             let seconds = lasted.as_secs_f64();
             output.event(&Event::JobContinued { job: full_name(name, group), tree: *tree, seconds })?;
             output.line(format_args!("{}: results again, after {seconds:.1} s", subject(name, group)))
+        }
+        JobEvent::MemberLost { name, generation, rank } => {
+            output.line(format_args!("{}: rank {rank} of generation {generation} is lost", subject(name, "")))
+        }
+        JobEvent::Resized { name, generation, world, lost } => {
+            output.event(&Event::JobResized {
+                job: name.to_string(),
+                generation: *generation,
+                workers: *world,
+                lost: lost.clone(),
+            })?;
+            output.line(format_args!("{}: generation {generation}, {world} workers", subject(name, "")))
         }
         _ => Ok(()),
     }

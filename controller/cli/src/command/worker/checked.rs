@@ -41,8 +41,10 @@ impl Worker {
         let mut work = Work::default();
         let first_world = self.world();
         let mut iteration = if self.join { self.align(communicator, u32::MAX)? } else { 1 };
+        let mut grow_at = None;
         while iteration <= self.iterations {
-            if self.grow_at == Some(iteration) && self.world() < first_world {
+            if grow_at == Some(iteration) && self.world() < first_world {
+                grow_at = None;
                 iteration = self.grow(output, communicator, (first_world - self.world(), iteration))?;
             }
             match self.all_reduce(communicator, &mut tensor, iteration) {
@@ -55,6 +57,7 @@ impl Worker {
                 }
                 Err(error) if self.continues_after(&error) => {
                     iteration = self.shrink(output, communicator, (error, iteration))?;
+                    grow_at = self.grow_after.map(|later| iteration.saturating_add(later));
                 }
                 Err(source) => return Err(self.failed(source)),
             }

@@ -59,8 +59,7 @@ impl Worker {
         communicator: &mut Communicator,
         (joining, iteration): (u16, u32),
     ) -> Result<u32, CliError> {
-        let membership =
-            communicator.grow(joining, self.time()).map_err(|source| self.failed(source))?;
+        let membership = communicator.grow(joining, self.time()).map_err(|source| self.failed(source))?;
         self.show_resized(output, communicator, &membership)?;
         self.align(communicator, iteration)
     }

@@ -91,9 +91,10 @@ class NetfoldGroup(Base):
         group_id: Optional[str] = None,
         ranks: Sequence[int] = (),
         default: bool = False,
+        former: Optional[Communicator] = None,
     ) -> None:
         """``group_id`` is torch's name of the group and ``ranks`` are those of the world that are members: both are in :meth:`waiting`. The groups
-        that torch makes after the ``default`` one are groups of its job."""
+        that torch makes after the ``default`` one are groups of its job. ``former`` is what an earlier group has given up by :meth:`detach`."""
         super().__init__(rank, size)
         self._rank = rank
         self._size = size
@@ -114,9 +115,9 @@ class NetfoldGroup(Base):
         exchange = _rendezvous.StoreExchange(store, rank, size, timeout)
         gloo = dist.ProcessGroupGloo(dist.PrefixStore(f"{exchange.prefix}/gloo", store), rank, size, timeout=timeout)
         self._gloo: Any = gloo if self._options.confidential is None else _NoDataInClear(gloo)
-        if size > 1:
+        if size > 1 or self._options.resizable:
             self._communicator, self._why = _rendezvous.connect(
-                exchange, rank, size, self._options, timeout, "" if default else group_id
+                exchange, rank, size, self._options, timeout, "" if default else group_id, former
             )
             if self._communicator is not None and self._options.quantize == "device":
                 from ..triton import DeviceReducer
@@ -385,6 +386,14 @@ class NetfoldGroup(Base):
                 pass  # It was closed.
         if hasattr(self._gloo, "abort"):
             self._gloo.abort()
+
+    def detach(self) -> Optional[Communicator]:
+        """Gives the communicator up if its job is resizable, so that another group can continue it. This group is over."""
+        if self._communicator is None or not self._options.resizable or self._communicator.closed:
+            return None
+        communicator, self._communicator = self._communicator, None
+        self._closed = True
+        return communicator
 
     def shutdown(self) -> None:
         """Finishes what is pending and leaves the job."""

@@ -49,6 +49,8 @@ class Options:
     authenticated: Optional[bool] = None
     #: Begin of the job's name at the switch (``NETFOLD_JOB``). Default: torchrun's run id, or Slurm's job and step.
     job: Optional[str] = None
+    #: Whether the job shrinks and grows in place when torchft changes its ranks (``NETFOLD_RESIZABLE``). Default no: each configuration is a job of its own.
+    resizable: Optional[bool] = None
     #: Slots of the switch to request (``NETFOLD_SLOTS``).
     slots: Optional[int] = None
     #: Classes of operations, 1 to 16, a power of two (``NETFOLD_CLASSES``): what the DDP hook needs to have front layers' gradients
@@ -98,6 +100,9 @@ class Options:
         authenticated = self.authenticated
         if authenticated is None:
             authenticated = _environment.flag("NETFOLD_AUTHENTICATED", False)
+        resizable = self.resizable
+        if resizable is None:
+            resizable = _environment.flag("NETFOLD_RESIZABLE", False)
         trees = self.trees
         if trees is None and os.environ.get("NETFOLD_TREES"):
             trees = _environment.number("NETFOLD_TREES")
@@ -121,6 +126,7 @@ class Options:
             confidential=text(self.confidential, "NETFOLD_CONFIDENTIAL"),
             authenticated=authenticated,
             job=text(self.job, "NETFOLD_JOB"),
+            resizable=resizable,
             slots=slots,
             classes=classes,
             busy_poll=busy_poll,

@@ -19,6 +19,8 @@ logger = logging.getLogger("netfold")
 
 #: The longest that a switch waits for a job's workers, for any timeout of the group.
 _JOIN_SECONDS_MAX = 60.0
+#: The longest that ranks wait for each other to continue a job in place. If they do not come, they make another.
+_RESIZE_SECONDS_MAX = 15.0
 #: The longest name of a job, in bytes, less the random part.
 _JOB_NAME_MAX = 48
 
@@ -99,50 +101,40 @@ default_job = _DefaultJob()
 
 
 def connect(
-    exchange: StoreExchange, rank: int, size: int, options: Options, timeout: timedelta, group_id: Optional[str] = None
+    exchange: StoreExchange,
+    rank: int,
+    size: int,
+    options: Options,
+    timeout: timedelta,
+    group_id: Optional[str] = None,
+    former: Optional[Communicator] = None,
 ) -> Tuple[Optional[Communicator], str]:
     """The group's communicator, or ``None`` and why there is none: the same on all ranks.
 
-    ``group_id`` is torch's name of a group that torch makes: empty for the default group. Others are groups of its job.
+    ``group_id`` is torch's name of a group that torch makes: empty for the default group. Others are groups of its job. ``former`` is the communicator of this
+    rank's former group, whose job is continued if it is resizable and all ranks can.
     """
+    if options.resizable:
+        resized = _resume(exchange, rank, size, options, timeout, former)
+        if resized is not None:
+            return resized, ""
     word = ""
     if rank == 0:
         word = _first_word(options, group_id)
     kind, address, job, group = exchange(word.encode())[0].decode().split(" ", 3)
-    seconds = min(timeout.total_seconds(), _JOIN_SECONDS_MAX)
     communicator: Optional[Communicator] = None
     verdict = ""
     try:
         _check_quantizer(options)
-        communicator = Communicator(
-            rank,
-            size,
-            job=job,
+        communicator = _join(
+            (kind, address, job),
+            options,
+            timeout,
+            rank=rank,
+            world_size=size,
             group=group or None,
-            switch=address if kind == "switch" else None,
-            controller=address if kind == "controller" else None,
-            controller_ca=options.controller_ca,
-            tenant=options.tenant,
-            token=options.token,
-            trees=options.trees if kind == "controller" else None,
-            mode=options.mode or "bfp32",
-            slots=options.slots,
-            classes=options.classes,
-            busy_poll=None if options.busy_poll is None else options.busy_poll * 1e-6,
-            rounding=options.rounding,
-            seed=options.seed,
-            tolerance=options.tolerance,
-            rescale=options.rescale is not False,
-            without_stragglers=bool(options.without_stragglers),
-            confidential=options.confidential,
-            authenticated=bool(options.authenticated),
             exchange=exchange,
-            local_ip=_host_ip(),
-            shared_memory=options.shared_memory,
-            fall_back=options.fall_back,
-            join_timeout=seconds,
-            stall_timeout=timeout.total_seconds(),
-            warn_unused_switch=False,
+            resizable=bool(options.resizable) and not group,
         )
     except Error as error:
         # An invalid option is an error on all ranks, whatever may be done without a switch.
@@ -161,8 +153,7 @@ def connect(
         _warn_unused(communicator, rank, options)
         return communicator, ""
     if communicator is not None:
-        communicator.abort()
-        communicator.close()
+        _give_up(communicator)
     # What must not be left to gloo on one rank is not on any.
     order = {"?": 0, "!": 1}
     first, why = min(bad, key=lambda verdict: order.get(verdict[1][0], 2))
@@ -188,6 +179,110 @@ def _check_quantizer(options: Options) -> None:
         raise ArgumentError(f"mode '{options.mode}' is not quantised on devices; give mode {modes}, or quantize='host'", "argument")
     if options.tolerance or options.without_stragglers:
         raise ArgumentError("sums of lanes are exact: quantize='device' and a tolerance exclude each other", "argument")
+
+
+def _join(at: Tuple[str, str, str], options: Options, timeout: timedelta, **more: Any) -> Communicator:
+    """Joins the job ``at`` (kind and address of its control port, name)."""
+    kind, address, job = at
+    communicator = Communicator(
+        job=job,
+        switch=address if kind == "switch" else None,
+        controller=address if kind == "controller" else None,
+        controller_ca=options.controller_ca,
+        tenant=options.tenant,
+        token=options.token,
+        trees=options.trees if kind == "controller" else None,
+        mode=options.mode or "bfp32",
+        slots=options.slots,
+        classes=options.classes,
+        busy_poll=None if options.busy_poll is None else options.busy_poll * 1e-6,
+        rounding=options.rounding,
+        seed=options.seed,
+        tolerance=options.tolerance,
+        rescale=options.rescale is not False,
+        without_stragglers=bool(options.without_stragglers),
+        confidential=options.confidential,
+        authenticated=bool(options.authenticated),
+        local_ip=_host_ip(),
+        shared_memory=options.shared_memory,
+        fall_back=options.fall_back,
+        stall_timeout=timeout.total_seconds(),
+        warn_unused_switch=False,
+        **{"join_timeout": min(timeout.total_seconds(), _JOIN_SECONDS_MAX), **more},
+    )
+    _places[communicator] = at
+    return communicator
+
+
+#: Where communicators have joined: kind and address of the control port, and the job's name.
+_places: "weakref.WeakKeyDictionary[Communicator, Tuple[str, str, str]]" = weakref.WeakKeyDictionary()
+
+
+def plan(words: List[str]) -> Optional[Tuple[int, Tuple[str, str, str]]]:
+    """How many ranks are to join which job, if the ranks can continue their former job in place.
+
+    ``words`` has of each rank the generation, the rank and the job of its former group, or ``-``. Ranks that continue keep their order and come
+    before those that join, as the job numbers them.
+    """
+    continuing = [word.split(" ", 4) for word in words if word != "-"]
+    if not continuing or any(word == "-" for word in words[: len(continuing)]):
+        return None
+    if len({(generation, kind, address, job) for generation, _, kind, address, job in continuing}) != 1:
+        return None
+    ranks = [int(rank) for _, rank, *_ in continuing]
+    if any(second <= first for first, second in zip(ranks, ranks[1:])):
+        return None
+    _, _, kind, address, job = continuing[0]
+    return len(words) - len(continuing), (kind, address, job)
+
+
+def _resume(
+    exchange: StoreExchange, rank: int, size: int, options: Options, timeout: timedelta, former: Optional[Communicator]
+) -> Optional[Communicator]:
+    """The communicator of a job that continues in place. ``None`` on all ranks if one of them cannot; then ``former`` is closed."""
+    at = _places.get(former) if former is not None else None
+    word = "-"
+    if former is not None and at is not None and former.generation > 0:
+        word = f"{former.generation} {former.rank} {' '.join(at)}"
+    communicator: Optional[Communicator] = None
+    problem = "no former job"
+    resized = False
+    try:
+        found = plan([text.decode() for text in exchange(word.encode())])
+        if found is not None:
+            joining, at = found
+            seconds = min(timeout.total_seconds(), _RESIZE_SECONDS_MAX)
+            problem = ""
+            try:
+                if former is None:
+                    communicator = _join(at, options, timeout, join_running=True, join_timeout=seconds)
+                else:
+                    communicator = former
+                    if joining > 0:
+                        former.grow(joining, seconds)
+                    else:
+                        former.shrink(seconds)
+                if (communicator.rank, communicator.world_size) != (rank, size):
+                    problem = f"rank {communicator.rank} of {communicator.world_size}, not {rank} of {size}"
+            except Error as error:
+                problem = str(error)
+        problems = [text.decode() for text in exchange(problem.encode())]
+        resized = not any(problems)
+        if not resized and found is not None and rank == 0:
+            logger.warning("netfold: the job is not continued in place: %s", next(text for text in problems if text))
+    finally:
+        if not resized:
+            for left in {communicator, former} - {None}:
+                _give_up(left)
+    return communicator if resized else None
+
+
+def _give_up(communicator: Communicator) -> None:
+    try:
+        communicator.abort()
+        communicator.close()
+    except Error:
+        pass  # It was over already.
 
 
 def _warn_unused(communicator: Optional[Communicator], rank: int, options: Options) -> None:
