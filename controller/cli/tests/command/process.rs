@@ -72,6 +72,18 @@ impl Process {
         self.0.expect(format_args!("'{kind}'"), |line| Some(json(line)).filter(|line| line["event"] == kind))
     }
 
+    /// The next event of this kind; `pass` gets those before.
+    pub(crate) fn event_after(&mut self, kind: &str, pass: impl Fn(&Value)) -> Value {
+        self.0.expect(format_args!("'{kind}'"), |line| {
+            let line = json(line);
+            if line["event"] == kind {
+                return Some(line);
+            }
+            pass(&line);
+            None
+        })
+    }
+
     /// All lines to the end of the process, except those waited for or skipped.
     pub(crate) fn rest(&mut self) -> Vec<Value> {
         self.0.rest().iter().map(|line| json(line)).collect()
