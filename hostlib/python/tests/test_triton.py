@@ -18,6 +18,7 @@ import netfold
 import triton_interpreter
 from netfold import _netfold
 from netfold.triton import Quantizer, interpreted, rounding_key
+from netfold.triton._format import mix
 
 if not interpreted():
     pytest.skip("skipped: the kernels of netfold.triton, TRITON_INTERPRET was not set when triton was imported", allow_module_level=True)
@@ -209,6 +210,20 @@ def mixed(generator, elements, dtype):
     return numbers.to(dtype)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_only_what_is_above_the_highest_mantissa_raises_an_exponent(mode):
+    for world in (1, 2, 5, 32):
+        pair = Pair(mode, world, 2, seed=7)
+        for exponent in (30, 127, 253, 254):
+            # The highest mantissa, where it is a number of binary32, and the numbers next to it.
+            highest = float(pair.bias - 1) * 2.0 ** (exponent - 126 - (pair.bits - 1 - (world - 1).bit_length()))
+            top = numpy.float32(min(highest, float(numpy.finfo(numpy.float32).max)))
+            near = [numpy.nextafter(top, numpy.float32(0)), top, numpy.nextafter(top, numpy.float32(numpy.inf))]
+            tensor = torch.from_numpy(numpy.repeat(numpy.array(near, numpy.float32), 2))
+            found = pair.exponents(tensor)
+            assert exponent == 254 or mode == "bfp32" or found.tolist() == [exponent, exponent, exponent + 1]
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("mode", MODES)
 def test_blocks_tails_and_types(mode, dtype):
@@ -341,6 +356,23 @@ def test_random_numbers_are_those_of_the_library(key):
     tensor = mixed(torch.Generator().manual_seed(seed % 1000), 1024, torch.float32)
     pair = Pair("bfp16", 2, 128, seed=seed, rank=rank, operation=operation)
     pair.lanes(tensor, pair.exponents(tensor))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_number_is_rounded_up_from_the_draw_on_that_is_below_its_fraction(mode):
+    pair = Pair(mode, 2, 64, seed=SEED)
+    key = mix(pair.key ^ 0)
+    elements = numpy.arange(64, dtype=numpy.uint32)
+    x = numpy.uint32(key & 0xFFFFFFFF) + elements * numpy.uint32(0x9E3779B9)
+    x = (x ^ x >> 16) * numpy.uint32(0x7FEB352D) ^ numpy.uint32(key >> 32)
+    x = (x ^ x >> 15) * numpy.uint32(0x846CA68B)
+    draws = (x ^ x >> 16) >> 8
+    exponent = 127
+    quantum = 2.0 ** (exponent - 126 - (pair.bits - 2))
+    for more in (0, 1):
+        tensor = torch.from_numpy(((draws + more) * 2.0**-24 * quantum).astype(numpy.float32))
+        lanes = pair.lanes(tensor, torch.tensor([exponent], dtype=torch.uint8))
+        assert (lanes == pair.bias + more).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="skipped: quantisation on devices, no trito
 if not torch.distributed.is_available():
     pytest.skip("this torch has no distributed package", allow_module_level=True)
 
+import netfold
 from netfold.triton import interpreted
 
 if not interpreted():
@@ -38,6 +39,11 @@ def test_results_have_the_bits_of_the_host(mode, cases, world):
 @pytest.mark.parametrize("mode", ["bfp16", "bfp32"])
 def test_many_in_flight_in_pieces(mode):
     ranks("in_flight", 2, NETFOLD_MODE=mode)
+
+
+def test_blocks_are_what_packets_carry():
+    with netfold.Switch(payload=256) as switch:
+        ranks("in_flight", 2, NETFOLD_MODE="bfp16", NETFOLD_CONTROLLER=switch.address, NETFOLD_TEST_LANE_BYTES="256")
 
 
 @pytest.mark.parametrize("mode", ["bfp16", "bfp32"])

@@ -19,8 +19,9 @@ from torch_ranks import RANK, WORLD, network, report, start, train
 triton_interpreter.prepare()
 
 MODE = os.environ.get("NETFOLD_MODE", "bfp32")
-#: Elements of a block with this mode and the packets of the software switch.
-BLOCK = 1408 // (2 if MODE == "bfp16" else 4)
+#: Bytes of a packet's lanes, and elements of a block.
+LANE_BYTES = int(os.environ.get("NETFOLD_TEST_LANE_BYTES", "1408"))
+BLOCK = LANE_BYTES // (2 if MODE == "bfp16" else 4)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16) if MODE == "bfp16" else (torch.float32,)
 
 
@@ -97,7 +98,7 @@ def in_flight():
     """Many at a time, with pieces of a few blocks."""
     start("gloo")
     device, host = (state.group for state in both())
-    reducer = DeviceReducer(device._communicator, piece_bytes=3 * 1408)
+    reducer = DeviceReducer(device._communicator, piece_bytes=3 * LANE_BYTES)
     assert reducer.block == BLOCK
     tensors = [numbers(11 * BLOCK + 100 * seed, torch.float32, seed) for seed in range(6)]
     expected = [tensor.clone() for tensor in tensors]
@@ -117,7 +118,7 @@ def stochastic():
     """The random numbers are those of the host's operation of the same number."""
     start("gloo")
     device, host = (state.group for state in both(rounding="stochastic", seed=5))
-    reducer = DeviceReducer(device._communicator, piece_bytes=2 * 1408)
+    reducer = DeviceReducer(device._communicator, piece_bytes=2 * LANE_BYTES)
     different = 0
     for step in range(4):
         tensor = numbers(5 * BLOCK + 9, torch.float32, 3 * step)

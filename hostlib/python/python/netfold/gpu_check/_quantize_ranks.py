@@ -152,7 +152,7 @@ def reductions() -> None:
         types = [dtype for dtype in FLOATS if quantizable(dtype, mode)]
         for dtype, op, count in itertools.product(types, ("SUM", "AVG"), OPTIONS.get("counts", (1, 704, 5_000, 131_073, 6_000_001, 30_000_000))):
             tensor = contribution(dtype, count, RANK, count)
-            expected = reduced(host, tensor.cpu(), op)
+            expected = reduced(host, tensor.cpu().clone(), op)
             found.same(f"{op} of {count} {dtype}, {mode}", raw(reduced(device, tensor, op)), raw(expected))
     in_flight(found)
     report(cases=found.cases, elements=found.elements, wrong=found.wrong, failed=found.failed[:8])

@@ -398,6 +398,7 @@ class NetfoldGroup(Base):
     def shutdown(self) -> None:
         """Finishes what is pending and leaves the job."""
         communicator, self._communicator = self._communicator, None
+        self._reducer = None
         self._closed = True
         self._why = "shut down"
         self._record.clear()
