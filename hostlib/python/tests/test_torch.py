@@ -215,6 +215,14 @@ def test_invalid_options_raise_on_every_rank(options, named):
         assert named in outcome["message"], outcome.values
 
 
+def test_quantisation_on_the_device_without_triton_raises_on_every_rank(tmp_path):
+    (tmp_path / "triton.py").write_text("raise ImportError('not here')")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    environment = {"NETFOLD_TEST_OPTIONS": json.dumps({"quantize": "device"}), "PYTHONPATH": path}
+    for outcome in Processes("invalid_options", 2, environment, forked=False).wait():
+        assert outcome["class"] == "netfold.ArgumentError" and "not here" in outcome["message"], outcome.values
+
+
 @pytest.mark.parametrize("shared_memory, reason", [("1", "all 2 ranks are on one host"), ("0", "cannot reach")])
 def test_a_configured_controller_that_is_not_used_is_a_warning(shared_memory, reason):
     environment = {"NETFOLD_CONTROLLER": "127.0.0.1:1", "NETFOLD_SHARED_MEMORY": shared_memory}

@@ -64,6 +64,14 @@ def test_the_environment_chooses_the_device():
     assert outcomes[0]["sum"] == outcomes[1]["sum"]
 
 
+def test_a_confidential_group_quantises_on_the_device(tmp_path):
+    key = tmp_path / "job.key"
+    key.write_text("07" * 32)
+    key.chmod(0o600)
+    outcomes = ranks("by_default_group", 2, NETFOLD_QUANTIZE="device", NETFOLD_MODE="bfp16", NETFOLD_CONFIDENTIAL=str(key))
+    assert outcomes[0]["sum"] == outcomes[1]["sum"]
+
+
 def test_ranks_that_differ_get_errors():
     for outcome in ranks("differs", 2):
         assert outcome["error"].startswith("Mismatch"), outcome.values
