@@ -401,10 +401,10 @@ def test_what_cannot_be_quantised_is_refused():
 
 
 def test_the_code_for_devices_flushes_and_approximates_nothing():
-    """Compiled without a device: neither subnormal numbers flushed nor approximate divisions, no spilled registers, whole vectors loaded."""
+    """Compiled as they are launched, without a device: no subnormal number is flushed, no division approximate, whole vectors are loaded."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, str(HERE / "triton_code.py")], env=environment, capture_output=True, text=True, timeout=3 * LIMIT
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("compiled") >= 8, done.stdout
+    assert int(done.stdout.split()[1]) > 60, done.stdout

@@ -1,76 +1,79 @@
-"""Compiles the kernels for NVIDIA's devices, which needs none, and looks at the code. Run by ``test_triton.py`` without ``TRITON_INTERPRET``."""
+"""Compiles the kernels for NVIDIA's devices as they are launched, which needs no device, and looks at the code. Run by ``test_triton.py`` without
+``TRITON_INTERPRET``."""
 
 import re
+import types
 
-import triton
+import torch
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
 
-from netfold.triton import _kernels
-from netfold.triton._format import Format
+from netfold.triton import Quantizer, _kernels, _quantizer, quantizable
 
-#: Compute capabilities: A100, L4, H100.
-ARCHITECTURES = (80, 89, 90)
+#: Compute capability (A100, L4, H100), mode, and whether rounding is stochastic.
+CASES = ((80, "bfp16", False), (89, "bfp16", True), (90, "bfp32", False), (80, "bfp32", True), (90, "bfp16", False))
 
 BLOCK = 704
-ELEMENTS = {"F32": ("*i32", 0), "F16": ("*i16", 1), "BF16": ("*i16", 2)}
 
 
-def compiled(kernel, tensors, numbers, constants, architecture):
-    """The code of a kernel for tensors that begin at multiples of 16 bytes."""
-    signature = {**tensors, **numbers, **{name: "constexpr" for name in constants}}
-    aligned = {(index,): [["tt.divisibility", 16]] for index in range(len(tensors))}
-    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=aligned)
-    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options={"enable_fp_fusion": False})
+class Device:
+    """What Triton asks of a device before it compiles for it."""
+
+    def __init__(self, architecture):
+        self._target = GPUTarget("cuda", architecture, 32)
+
+    def get_current_target(self):
+        return self._target
+
+    def get_current_device(self):
+        return self._target.arch
+
+    def get_current_stream(self, device=None):
+        return 0
 
 
-def variants():
-    """Kernels with the constants that matter to the code."""
-    for name, (pointer, format) in ELEMENTS.items():
-        for bits in (16, 32):
-            for stochastic, feedback in ((False, False), (True, False), (True, True)):
-                if (feedback and name != "F32") or (bits == 32 and name != "F32"):
-                    continue
-                numbers = Format(bits, 4)
-                common = {"BLOCK": BLOCK, "WIDTH": 1024, "TAIL": False, "FORMAT": format, "BITS": bits, "HEADROOM": numbers.headroom}
-                rounded = {"STOCHASTIC": stochastic, "FEEDBACK": feedback}
-                ends = {"LIMIT": numbers.limit, "BIAS": numbers.bias(), "LOW": -float(numbers.span), "HIGH": numbers.high}
-                lanes = f"*i{bits}"
-                integers = {"first": "i32", "length": "i32"}
-                yield (
-                    _kernels.exponents,
-                    {"tensor": pointer, "residual": "*i32", "found": "*u8"},
-                    integers,
-                    {**common, "HIGHEST": numbers.span - 1, **rounded},
-                )
-                yield (
-                    _kernels.quantize,
-                    {"tensor": pointer, "residual": "*i32", "agreed": "*u8", "lanes": lanes},
-                    {"first": "i32", "number": "i32", "length": "i32", "key_low": "i32", "key_high": "i32"},
-                    {**common, **ends, **rounded},
-                )
-                yield (
-                    _kernels.dequantize,
-                    {"lanes": lanes, "agreed": "*u8", "tensor": pointer},
-                    {**integers, "bias": "i32", "divisor": "fp32", "factor": "fp32"},
-                    {**common, "CHECKED": True, "RESCALE": stochastic, "AVERAGE": True},
-                )
+class Compiled:
+    """A kernel that is compiled where it would be launched."""
+
+    def __init__(self, kernel, found):
+        self._kernel, self._found = kernel, found
+
+    def __getitem__(self, grid):
+        def compile_only(*arguments, **named):
+            code = self._kernel.warmup(*arguments, grid=grid, **named)
+            self._found.append((self._kernel.__name__, named.get("TAIL", True), code))
+
+        return compile_only
 
 
-def check(kernel, ptx):
+def check(name, tail, code):
+    ptx = code.asm["ptx"]
     wrong = [line.strip() for line in ptx.splitlines() if re.search(r"\.ftz|\.approx|div\.full|fma\.", line)]
-    assert not wrong, f"{kernel.__name__}: {wrong}"
-    assert "v4.b32" in ptx or "v2.b32" in ptx or "v4.b16" in ptx or "v8" in ptx, f"{kernel.__name__} loads single elements"
+    assert not wrong, f"{name}: {wrong}"
+    assert tail or re.search(r"global.*\.(v[248]\.b32|v4\.b16|v8)", ptx), f"{name} loads single elements"
 
 
 def main():
-    for index, (kernel, tensors, numbers, constants) in enumerate(variants()):
-        architecture = ARCHITECTURES[index % len(ARCHITECTURES)]
-        code = compiled(kernel, tensors, numbers, constants, architecture)
-        check(kernel, code.asm["ptx"])
-        spilled = getattr(code, "n_spills", None)
-        assert not spilled, f"{kernel.__name__}: {spilled} registers are spilled"
-        print(f"compiled {kernel.__name__} {constants} for sm_{architecture}")
+    found = []
+    kernels = {name: Compiled(getattr(_kernels, name), found) for name in ("exponents", "quantize", "dequantize", "copy")}
+    _quantizer._kernels = types.SimpleNamespace(**{**vars(_kernels), **kernels})
+    for architecture, mode, stochastic in CASES:
+        driver.set_active(Device(architecture))
+        quantizer = Quantizer(mode, 4, BLOCK, stochastic)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            if not quantizable(dtype, mode):
+                continue
+            tensor = torch.zeros(3 * BLOCK + 5, dtype=dtype)
+            exponents, lanes = quantizer.new_exponents(tensor), quantizer.new_lanes(tensor)
+            residual = torch.zeros_like(tensor) if dtype == torch.float32 else None
+            quantizer.exponents(tensor, exponents, residual)
+            quantizer.quantize(tensor, exponents, lanes, None, 3, 1 << 63)
+            quantizer.quantize(tensor, exponents, lanes, residual, 3, 1)
+            quantizer.dequantize(lanes, exponents, tensor, average=True, contributions=3, rescale=stochastic)
+    _quantizer.copy(torch.zeros(100), torch.zeros(100))
+    for name, tail, code in found:
+        check(name, tail, code)
+    print(f"compiled {len(found)} kernels")
 
 
 if __name__ == "__main__":
