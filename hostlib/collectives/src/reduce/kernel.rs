@@ -6,7 +6,9 @@
 use crate::DType;
 
 use crate::ReduceOp;
-use crate::reduce::float16::{narrow_bf16, narrow_f16, widen_bf16, widen_f16};
+use crate::reduce::float16::{narrow_bf16, widen_bf16};
+#[cfg(any(test, not(target_arch = "aarch64")))]
+use crate::reduce::float16::{narrow_f16, widen_f16};
 
 /// Elements of binary16 converted at a time: two such blocks of binary32 stay in the first-level cache.
 const BLOCK: usize = 256;
