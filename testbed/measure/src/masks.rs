@@ -70,7 +70,7 @@ pub struct MasksRow {
     pub payload_bytes: usize,
     /// Timed pairs.
     pub repetitions: usize,
-    /// Instructions in use beside those of AES: `avx2` or `scalar`.
+    /// Instructions in use beside those of AES: `avx2`, `neon` or `scalar`.
     pub kernel: &'static str,
 }
 

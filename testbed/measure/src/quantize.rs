@@ -84,7 +84,7 @@ pub struct QuantizeRow {
     pub payload_bytes: usize,
     /// Timed pairs.
     pub repetitions: usize,
-    /// Instructions in use: `avx2` or `scalar`.
+    /// Instructions in use: `avx2`, `neon` or `scalar`.
     pub kernel: &'static str,
 }
 
