@@ -1,6 +1,6 @@
 //! Traffic engineering of trees: which job is moved from its tree to another, so that the most loaded link becomes less loaded.
 //!
-//! The load of a link is the [demand](demand) of the jobs over it, which is measured. New trees are chosen by it ([`crate::route`]), and
+//! The load of a link is the [demand] of the jobs over it, which is measured. New trees are chosen by it ([`crate::route`]), and
 //! [`Rebalancer::decide`], which is called every heartbeat, selects at most one tree in [`INTERVAL`] that is to be given up for a better one. A job is
 //! moved by [ending its attachment](crate::jobs::EndReason::Moved): its workers continue without the switch, join again, and are placed on the better tree.
 //!

@@ -175,7 +175,7 @@ impl Coordinator {
         self.tree_moves.away.len()
     }
 
-    /// Whether all workers of a tree can be told to change it.
+    /// Whether all workers of a tree can be notified to change it.
     pub(super) fn can_change_tree(&self, active: &ActiveTree) -> bool {
         active.movable && active.left.is_empty() && active.retiring == 0 && self.all_present(active)
     }

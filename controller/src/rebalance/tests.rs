@@ -192,6 +192,29 @@ fn moves_that_do_not_help_become_rare() {
 }
 
 #[test]
+fn a_job_stays_twice_as_long_after_each_move() {
+    let mut fixture = Fixture::new(&[0.6, 0.4]);
+    fixture.trees.get_mut(&1).unwrap().movable = false;
+    let mut moves = Vec::new();
+    // It becomes faster by each move, and is slow again a minute later.
+    while moves.len() < MOVES_MAX as usize {
+        let moved = fixture.run(BACKOFF_MIN, true);
+        moves.extend(moved.into_iter().map(|(at, _)| at));
+        let tree = fixture.trees.get_mut(&0).unwrap();
+        if fixture.rebalancer.decision(&0) == Some(Decision::Improved) {
+            (tree.links, tree.pace) = (vec![0], Some(Pace { period: SECOND, lost: SECOND / 10 }));
+        }
+        assert!(fixture.now < 12 * BACKOFF_MAX, "{moves:?}");
+    }
+    let mut least = BACKOFF_MIN;
+    for pair in moves.windows(2) {
+        let gap = Duration::from_secs(pair[1] - pair[0]);
+        assert!(gap >= least && gap < least + 3 * BACKOFF_MIN, "{gap:?} instead of {least:?}: {moves:?}");
+        least = (2 * least).min(BACKOFF_MAX);
+    }
+}
+
+#[test]
 fn policies_have_names() {
     for policy in PlacementPolicy::ALL {
         assert_eq!(PlacementPolicy::from_name(policy.name()), Some(policy));

@@ -1,4 +1,5 @@
 //! Links between switches: the demand of the jobs over them, links that are drained, and trees that are moved.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod simulation;
 
@@ -135,8 +136,9 @@ impl Rig {
             if members.iter().all(|id| self.bench.received[id].closed) {
                 for id in members {
                     let events = &self.bench.received[&id].events;
-                    let told = events.iter().any(|event| matches!(event, SessionEvent::SwitchLost { .. }));
-                    assert!(told || self.bench.received[&id].refusal().is_some(), "{name}: {events:?}");
+                    let notified =
+                        events.iter().any(|event| matches!(event, SessionEvent::SwitchLost { .. }));
+                    assert!(notified || self.bench.received[&id].refusal().is_some(), "{name}: {events:?}");
                 }
                 self.pairs[at].members = self.ask(&name, port, movable);
                 again += 1;

@@ -1,4 +1,5 @@
 //! Traffic engineering of trees in a simulation: jobs come, go and report the truth, nothing, or anything, and the controller is restarted.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
