@@ -12,21 +12,18 @@ use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
 use netfold_proto::Tolerance;
 use netfold_wire::{CLASSES_MAX, Mode};
 
-use crate::assemble::assemble;
+use crate::arbiter::{Arbiter, Resizer};
 use crate::attach::{Attacher, security};
-use crate::communicator::{Communicator, Parts};
+use crate::build::{build, build_with};
+use crate::communicator::Communicator;
 use crate::config::{self, JobConfig, Opener};
 use crate::error::Error;
 use crate::group_key::GroupKey;
-use crate::join::{Attachment, Middleware};
-use crate::lower::OpContext;
-use crate::path::{Path, PathCell};
+use crate::join::Middleware;
 use crate::quantize::Rounding;
 use crate::report::Stats;
-use crate::resize::{Arbiter, PeerArbiter, Resizer, generation_config, meet};
+use crate::resize::{PeerArbiter, generation_config, meet};
 use crate::session::MembershipSession;
-use crate::shutdown::ShutdownState;
-use crate::start::{lane_ops, start_trees};
 
 /// Collects what a [`Communicator`] needs. Made by [`Communicator::builder`].
 pub struct Builder {
@@ -560,33 +557,6 @@ impl Builder {
         self.config.check_rank(rank, world)?;
         Ok((rank, world))
     }
-}
-
-/// Builds the communicator of a place in a job: of linked ranks, if they have an exchange.
-pub(crate) fn build(
-    config: Arc<JobConfig>,
-    place: (u16, u16),
-    exchange: Option<Box<dyn Exchange>>,
-) -> Result<Communicator, Error> {
-    build_with(Attacher { config, transport: None, middleware: None }, place, exchange)
-}
-
-fn build_with(
-    mut attacher: Attacher,
-    (rank, world): (u16, u16),
-    exchange: Option<Box<dyn Exchange>>,
-) -> Result<Communicator, Error> {
-    if let Some(mut exchange) = exchange {
-        return assemble(attacher, &mut *exchange);
-    }
-    let path = PathCell::new(Path::through_switch(world, attacher.config.trees));
-    let shutdown = ShutdownState::default();
-    let attachments = attacher.attach((rank, world), false)?;
-    let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
-    let (lane_ops, busy_poll) = (lane_ops(&attachments), attacher.config.busy_poll);
-    let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
-    let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown, busy_poll)?);
-    Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
 }
 
 /// Joins a resizable job that runs.

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::arbiter::Resizer;
 use crate::buffer::{self, OpBuffer};
 use crate::call::Call;
 use crate::config::JobConfig;
@@ -21,7 +22,6 @@ use crate::host::HostThread;
 use crate::lower::OpContext;
 use crate::path::{Path, PathCell, SwitchAttachment};
 use crate::report::{OpReport, Stats};
-use crate::resize::Resizer;
 use crate::router::{CallRoute, Router};
 use crate::shutdown::{ShutdownState, StopMode};
 use crate::staging::Staging;

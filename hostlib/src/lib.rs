@@ -48,9 +48,11 @@
 //! and have the same bits on every rank: see [`quantize`]. The rounding error can be kept and added in the next step
 //! ([`Communicator::all_reduce_with_feedback`]), or be right on average ([`Builder::rounding`]).
 
+mod arbiter;
 mod assemble;
 mod attach;
 mod buffer;
+mod build;
 mod builder;
 mod call;
 mod clock;

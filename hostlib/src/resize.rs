@@ -13,38 +13,17 @@ use std::time::{Duration, Instant};
 use netfold_collectives::mesh::{Exchange, JOB_NAME_MAX, TcpRendezvous};
 use netfold_control::Resized;
 
-use crate::builder::build;
+use crate::arbiter::{Arbiter, Resizer};
+use crate::build::build;
 use crate::communicator::Communicator;
 use crate::config::JobConfig;
 use crate::error::Error;
-use crate::report::Stats;
 use crate::session::MembershipSession;
 use crate::shutdown::StopMode;
 pub(crate) use peers::PeerArbiter;
 
 /// How often a rank checks whether its operations are finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Decides which ranks the next generation of a job has.
-pub(crate) trait Arbiter: Send + Sync {
-    /// The generation that this rank is in.
-    fn generation(&self) -> u32;
-
-    /// Requests the next one, with `joining` more processes. `meeting`: where this rank listens for the others, should it become rank 0.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotResized`] and [`Error::Excluded`]; others if there is no decision.
-    fn resize(&self, joining: u16, timeout: Duration, meeting: Option<SocketAddr>) -> Result<Resized, Error>;
-
-    /// Where processes that join reach this member, if they do not go to a control port.
-    fn address(&self) -> Option<SocketAddr> {
-        None
-    }
-
-    /// Leaves the job gracefully.
-    fn leave(&self);
-}
 
 impl Arbiter for MembershipSession {
     fn generation(&self) -> u32 {
@@ -58,17 +37,6 @@ impl Arbiter for MembershipSession {
     fn leave(&self) {
         Self::leave(self);
     }
-}
-
-/// What a communicator of a resizable job has.
-pub(crate) struct Resizer {
-    pub(crate) arbiter: Box<dyn Arbiter>,
-    /// The configuration that it was built with.
-    pub(crate) config: Arc<JobConfig>,
-    /// Whether the ranks are linked.
-    pub(crate) linked: bool,
-    /// Counters of former generations.
-    pub(crate) former: Stats,
 }
 
 /// The membership of this rank after its job has [shrunk](Communicator::shrink) or [grown](Communicator::grow).

@@ -146,10 +146,10 @@ fn requests_of_one_member_change_nothing_for_others() {
     let twice = bench.open().unwrap();
     bench.say(twice, first(1, 3));
     assert_eq!(bench.received[&twice].refusal(), Some(Refusal::RankTaken));
-    let nobody = bench.open().unwrap();
+    let absent = bench.open().unwrap();
     let unknown = Enroll { job: "absent".into(), ..enroll(EnrollRole::New {}) };
-    bench.say(nobody, SessionRequest::Enroll(unknown));
-    assert_eq!(bench.received[&nobody].refusal(), Some(Refusal::Unknown));
+    bench.say(absent, SessionRequest::Enroll(unknown));
+    assert_eq!(bench.received[&absent].refusal(), Some(Refusal::Unknown));
     bench.finish();
 }
 
@@ -378,7 +378,7 @@ impl World {
         let newest = *self.generations.keys().last().unwrap();
         for (at, process) in self.processes.iter().enumerate().filter(|(_, process)| !process.dead) {
             match process.machine.failure() {
-                // It waits to join, and nobody asks for it.
+                // It waits to join, and the members do not ask for it.
                 None if process.machine.generation() == 0 => {}
                 None => assert!(newest - process.machine.generation() <= 1, "process {at} is behind"),
                 Some(EnrollmentFailure::Refused { reason: Refusal::Excluded, .. }) => {}

@@ -1,8 +1,8 @@
 //! How linked ranks without a control port agree on the next generation of their job.
 //!
 //! [`Agreement`] is a state machine without I/O or clock, one for each process. It is single-decree Paxos among the members of a generation: a decision
-//! needs a [quorum](is_quorum) of them, and two quorums have a member in common, so each generation is decided once, whatever is lost and whoever
-//! dies. Members that are connected and ask are in the decision of a proposer; one that has been out of reach for [`OUT_OF_REACH`] is left out of it,
+//! needs a [quorum](is_quorum) of them, and two quorums have a member in common, so each generation is decided once, whatever calls are lost and whichever
+//! members die. Members that are connected and ask are in the decision of a proposer; one that has been out of reach for [`OUT_OF_REACH`] is left out of it,
 //! if a quorum accepts; one that is reached and does not ask is waited for.
 //!
 //! Requests and responses are those of remote calls: a call may have taken effect although its response is lost.

@@ -48,7 +48,9 @@ def test_a_job_continues_without_a_lost_rank_and_admits_a_new_one(switch, linked
 
     def joins(own):
         shrunk.wait(LIMIT)
-        finish(netfold.Communicator(job="resized", switch=switch.address, join_running=True, join_timeout=LIMIT), own)
+        options = {"shared_memory": False} if linked else {}
+        comm = netfold.Communicator(job="resized", switch=switch.address, join_running=True, join_timeout=LIMIT, **options)
+        finish(comm, own)
 
     def finish(comm, own):
         total(comm, own, [0, 2, 7])

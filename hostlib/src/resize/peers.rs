@@ -13,7 +13,7 @@ use netfold_proto::agreement::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Arbiter;
+use crate::arbiter::Arbiter;
 use crate::clock::Clock;
 use crate::communicator::Communicator;
 use crate::error::Error;

@@ -15,7 +15,6 @@ use super::{HANDSHAKE_TIMEOUT, Security, connect, control};
 use crate::clock::Clock;
 use crate::config::JobConfig;
 use crate::error::Error;
-use crate::join::spawn;
 
 /// How much longer than the control port a caller waits for the reply: the port decides.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -70,7 +69,8 @@ impl MembershipSession {
             changed: Condvar::new(),
         });
         let session = Self(Arc::clone(&shared));
-        spawn("netfold-member", move || shared.run())?;
+        let thread = std::thread::Builder::new().name("netfold-member".into());
+        thread.spawn(move || shared.run()).map_err(|source| Error::Thread(Arc::new(source)))?;
         session.wait(timeout, |machine| machine.is_enrolled().then_some(()))?;
         Ok(session)
     }

@@ -164,7 +164,7 @@ fn a_rank_that_does_not_ask_is_named_and_not_left_out() {
         assert!(matches!(&error, Error::NotResized { missing, .. } if missing.is_empty()), "{error}");
         step(&comm, own, &[0, 1], 2).unwrap();
         let membership = comm.shrink(TIMEOUT).unwrap();
-        assert_eq!((membership.generation, membership.world_size), (2, 2), "nobody is lost");
+        assert_eq!((membership.generation, membership.world_size), (2, 2), "no rank is lost");
         step(&comm, own, &[0, 1], 3).unwrap();
         comm.leave().unwrap();
     });

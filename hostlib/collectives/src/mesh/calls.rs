@@ -1,7 +1,7 @@
 //! Small remote calls between processes of a job that have no links: one connection for each call, a request and a response.
 //!
 //! A caller is known by its token: 16 random bytes that the ranks have exchanged over their links. Requests of others are short and part of the first
-//! bytes, so that a connection which sends nothing more delays nobody.
+//! bytes, so that a connection which sends nothing more delays no other.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
