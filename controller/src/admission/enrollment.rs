@@ -41,7 +41,9 @@ impl Coordinator {
                 self.set_stage(id, Stage::Enrolled { membership, rank });
                 let (Resumed::Same { replaced } | Resumed::Moved { replaced, .. }) = &resumed;
                 // The old session is another connection of the same worker, which has given it up.
-                replaced.iter().for_each(|old| drop(self.dismiss(*old)));
+                if let Some(old) = replaced {
+                    self.dismiss(*old);
+                }
                 match resumed {
                     Resumed::Same { .. } => self.send_enrolled(id, membership, rank),
                     Resumed::Moved { resized, .. } => self.send(id, SessionEvent::Resized(*resized)),

@@ -398,7 +398,7 @@ impl Agreement {
                 Some(_) => return Some(NotAgreed::Different),
                 None => {
                     let failing = self.peers[usize::from(rank)].failing_since;
-                    if !failing.is_some_and(|since| now - since >= OUT_OF_REACH) {
+                    if failing.is_none_or(|since| now - since < OUT_OF_REACH) {
                         return Some(NotAgreed::Missing);
                     }
                 }

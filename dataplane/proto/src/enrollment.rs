@@ -228,11 +228,10 @@ impl Enrollment {
                 self.outcome = Some(ResizeOutcome::Resized(resized));
                 self.connection = Connection::Open { enrolled: true };
             }
-            SessionEvent::NotResized(refused) => {
-                // A reply that crossed the end of the wait is of no use any more.
-                if self.asked.take().is_some() {
-                    self.outcome = Some(ResizeOutcome::NotResized(refused));
-                }
+            // Another reply is of no use any more.
+            SessionEvent::NotResized(refused) if self.asked.is_some() => {
+                self.asked = None;
+                self.outcome = Some(ResizeOutcome::NotResized(refused));
             }
             SessionEvent::Refused { reason, message } if self.is_transient(reason) => {
                 self.actions.push_back(EnrollmentAction::Disconnect);
