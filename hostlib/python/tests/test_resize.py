@@ -21,7 +21,8 @@ def total(comm, own, members):
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_job_continues_without_a_lost_rank_and_admits_a_new_one(switch, linked):
-    shrunk = threading.Barrier(3)
+    # A rank that dies while others still wait for a result takes it with it.
+    stepped, shrunk = threading.Barrier(3), threading.Barrier(3)
     results, errors = {}, []
 
     def first(own, rendezvous):
@@ -29,6 +30,7 @@ def test_a_job_continues_without_a_lost_rank_and_admits_a_new_one(switch, linked
         comm = netfold.Communicator(own, 3, job="resized", switch=switch.address, resizable=True, join_timeout=LIMIT, **options)
         assert comm.generation == 1
         total(comm, own, [0, 1, 2])
+        stepped.wait(LIMIT)
         if own == 1:
             comm.abort()
             comm.close()
@@ -62,6 +64,8 @@ def test_a_job_continues_without_a_lost_rank_and_admits_a_new_one(switch, linked
             body(*arguments)
         except BaseException as error:
             errors.append(error)
+            stepped.abort()
+            shrunk.abort()
 
     rendezvous = f"127.0.0.1:{free_port()}"
     bodies = [(first, own, rendezvous) for own in range(3)] + [(joins, 7)]
