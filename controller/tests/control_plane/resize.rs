@@ -1,7 +1,7 @@
 //! Resizable jobs: members that are lost, return and join, with connections that break and controllers that restart. The members' side is that
 //! of the host library ([`Enrollment`]).
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use crate::bench::{Bench, FLOOR};
 use crate::fake::Fake;
 use netfold_control::{

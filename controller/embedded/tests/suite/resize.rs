@@ -110,8 +110,7 @@ fn shrinks_and_grows(linked: bool, shared: bool, dying: u16) -> Vec<u16> {
         assert_eq!((membership.generation, membership.world_size, membership.survivors), (3, 4, 2));
         all_five(comm, own, &remaining);
     });
-    let starts = starts.lock().unwrap().clone();
-    starts
+    starts.lock().unwrap().clone()
 }
 
 /// The last part, by those that remain and those that have joined.
