@@ -3,7 +3,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
 
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 400;
 const STEP: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,6 +44,8 @@ struct World {
     cut: BTreeSet<(usize, usize)>,
     decisions: BTreeMap<u32, Decision>,
     outcomes: Vec<AgreementOutcome>,
+    /// Whether calls are lost, and some of them late.
+    lossy: bool,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             cut: BTreeSet::new(),
             decisions: BTreeMap::new(),
             outcomes: Vec::new(),
+            lossy: false,
         }
     }
 
@@ -81,7 +84,8 @@ impl World {
     }
 
     fn start_call(&mut self, from: usize, (rank, to): (u16, usize), request: AgreementRequest) {
-        let mut delay = || Duration::from_millis(self.rng.random_range(0..80));
+        let most = if self.lossy && self.rng.random_range(0..4) == 0 { 1200 } else { 80 };
+        let mut delay = || Duration::from_millis(self.rng.random_range(0..most));
         let executed_at = self.now + delay();
         let back_at = executed_at + delay();
         let executed = false;
@@ -90,6 +94,7 @@ impl World {
 
     fn step(&mut self, lossy: bool) {
         self.now += STEP;
+        self.lossy = lossy;
         for at in 0..self.processes.len() {
             if !self.runs(at) {
                 continue;
@@ -183,7 +188,7 @@ impl World {
 
     fn fault(&mut self) {
         let at = self.rng.random_range(0..self.processes.len());
-        match self.rng.random_range(0..24) {
+        match self.rng.random_range(0..30) {
             0..2 => self.processes[at].dead = true,
             2..5 => self.processes[at].paused_until = self.now + self.rng.random_range(1..8) * SECOND,
             5..9 => {
