@@ -311,3 +311,35 @@ fn members_that_do_not_ask_are_waited_for_and_processes_join_behind_the_members(
     assert_eq!(decision.lost(), [0u16; 0]);
     assert_eq!(world.processes[3].machine.as_ref().map(Agreement::generation), Some(2));
 }
+
+/// What one quorum may have decided, later proposers decide again: rank 0 has died after ranks 0 and 1 accepted.
+#[test]
+fn what_may_have_been_decided_is_decided() {
+    let mut world = World::new(3, 3);
+    world.processes[0].dead = true;
+    let machine = world.processes[1].machine.as_mut().unwrap();
+    let (ballot, generation) = (Ballot { round: 1, rank: 0 }, 1);
+    let decision = Decision { generation: 2, former: 3, members: machine.members.clone() };
+    machine.handle_request(Instant::ZERO, AgreementRequest::Prepare { generation, ballot });
+    let accept = AgreementRequest::Accept { generation, ballot, decision: decision.clone() };
+    assert_eq!(machine.handle_request(Instant::ZERO, accept), AgreementResponse::Accepted);
+    settle(&mut world, 0, &[1, 2]);
+    assert_eq!(world.decisions.get(&2), Some(&decision));
+}
+
+#[test]
+fn responses_to_an_earlier_proposal_do_not_count() {
+    let mut machine = Agreement::new(Instant::ZERO, 0, &[address(0), address(1), address(2)]);
+    let (now, generation) = (Instant::ZERO, 1);
+    machine.resize(now, wanted(0), now + 6 * SECOND);
+    for rank in [1, 2] {
+        let state = AgreementResponse::State { wanted: Some(wanted(0)), entering: Vec::new() };
+        machine.handle_response(now, (rank, &AgreementRequest::Ask { generation }), Some(state));
+    }
+    let _ = machine.poll_call(now);
+    for (ballot, counts) in [(Ballot::default(), false), (machine.ballot, true)] {
+        let promised = Some(AgreementResponse::Promised { accepted: None });
+        machine.handle_response(now, (1, &AgreementRequest::Prepare { generation, ballot }), promised);
+        assert_eq!(matches!(machine.phase, Phase::Accepting { .. }), counts);
+    }
+}
