@@ -312,12 +312,13 @@ fn members_that_do_not_ask_are_waited_for_and_processes_join_behind_the_members(
     assert_eq!(world.processes[3].machine.as_ref().map(Agreement::generation), Some(2));
 }
 
-/// What one quorum may have decided, later proposers decide again: rank 0 has died after ranks 0 and 1 accepted.
+/// What one quorum may have decided, later proposers decide again: rank 0 has died after ranks 0 and 2 accepted, and rank 1
+/// proposes next.
 #[test]
 fn what_may_have_been_decided_is_decided() {
     let mut world = World::new(3, 3);
     world.processes[0].dead = true;
-    let machine = world.processes[1].machine.as_mut().unwrap();
+    let machine = world.processes[2].machine.as_mut().unwrap();
     let (ballot, generation) = (Ballot { round: 1, rank: 0 }, 1);
     let decision = Decision { generation: 2, former: 3, members: machine.members.clone() };
     machine.handle_request(Instant::ZERO, AgreementRequest::Prepare { generation, ballot });
