@@ -76,7 +76,7 @@ pub fn named() -> Vec<NamedProfile> {
         named(
             "best-effort",
             "jobs that share slots, or an aggregator for them: 64 words per packet",
-            hardware.clone().for_best_effort(),
+            hardware.for_best_effort(),
         ),
         named("small", "a root for two workers and four slots, for reading and tests", small()),
     ]

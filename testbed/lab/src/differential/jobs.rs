@@ -108,7 +108,7 @@ impl Jobs {
             } else {
                 profile.slots / RANGE - 1
             };
-            let range = if sharing == Sharing::Shared { u32::from(count) } else { range };
+            let range = if sharing == Sharing::Shared { count } else { range };
             let node = Node {
                 job: rng.random_range(1..=u16::MAX),
                 epoch: rng.random(),
