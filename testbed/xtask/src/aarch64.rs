@@ -22,6 +22,14 @@ const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 /// arithmetic with binary16.
 const PROCESSORS: [&str; 2] = ["cortex-a72", "max"];
 
+/// How much to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only build and run the tests of vector kernels, as CI does: a tenth of the time
+    #[arg(long)]
+    pub(crate) kernels: bool,
+}
+
 /// Tests to run.
 struct Selection {
     /// Package and target, as in `netfold-io suite`.
@@ -29,22 +37,22 @@ struct Selection {
     /// Parts of tests' names; all tests if there are none.
     only: &'static [&'static str],
     skip: &'static [&'static str],
-    /// On each processor, since the tested code or a crate below it looks for instructions; otherwise on the first.
-    everywhere: bool,
+    /// Of vector kernels: run on each processor, since the tested code or a crate below it looks for instructions. Others run on the first.
+    kernels: bool,
 }
 
 const fn selection(executable: &'static str) -> Selection {
-    Selection { executable, only: &[], skip: &[], everywhere: false }
+    Selection { executable, only: &[], skip: &[], kernels: false }
 }
 
 /// Kernels against plain code and exact arithmetic, formats, the switch against the interpreter, and the worker's state machine.
 const SELECTIONS: &[Selection] = &[
     Selection {
         only: &["quantize::", "confidential::masks::"],
-        everywhere: true,
+        kernels: true,
         ..selection("netfold unit tests")
     },
-    Selection { only: &["reduce::"], everywhere: true, ..selection("netfold-collectives unit tests") },
+    Selection { only: &["reduce::"], kernels: true, ..selection("netfold-collectives unit tests") },
     selection("netfold-switch suite"),
     selection("netfold-switch unit tests"),
     Selection { only: &["operations::", "paths::"], ..selection("netfold suite") },
@@ -59,18 +67,23 @@ const SELECTIONS: &[Selection] = &[
 const SHORTER: [(&str, &str); 2] = [("SIM_SEEDS", "20"), ("PROPTEST_CASES", "16")];
 
 /// Builds everything and runs the tests, or says what is missing.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     heading("aarch64");
     if let Some(missing) = packages::missing_for_aarch64() {
         println!("skipped the tests for aarch64: {missing}; `cargo xtask setup` installs what it can");
         return Ok(());
     }
     let started = Instant::now();
-    let built = build()?;
+    let selected: Vec<&Selection> =
+        SELECTIONS.iter().filter(|selection| selection.kernels || !arguments.kernels).collect();
+    if !arguments.kernels {
+        check()?;
+    }
+    let built = build(&selected)?;
     let logs = metadata::target_folder()?.join("test-logs").join("aarch64");
     let (mut total, mut problems) = (Total::default(), Vec::new());
     for (number, processor) in PROCESSORS.iter().enumerate() {
-        let selections = SELECTIONS.iter().filter(|selection| selection.everywhere || number == 0);
+        let selections = selected.iter().filter(|selection| selection.kernels || number == 0);
         let executables = selections.map(|selection| selection.of(&built)).collect::<Result<_>>()?;
         run_on(processor, executables, &logs, |finished| {
             println!("{}", finished.output.trim_end());
@@ -85,18 +98,33 @@ pub(crate) fn run() -> Result<()> {
     if problems.is_empty() && total.is_success() { Ok(()) } else { bail!("tests for aarch64 failed") }
 }
 
-/// Checks all packages, and builds the test executables.
-fn build() -> Result<Vec<Executable>> {
-    let linker = format!("target.{TARGET}.linker=\"{COMPILER}\"");
-    let target = ["--target", TARGET, "--config", &linker];
+/// Checks all packages.
+fn check() -> Result<()> {
     // DPDK's headers are those of this machine.
     let mut clippy = cargo(&["clippy", "--workspace", "--exclude", "netfold-dpdk"]);
-    process::run(clippy.args(target).args(["--", "-D", "warnings"]))?;
-    let mut packages: Vec<&str> = SELECTIONS.iter().map(Selection::package).collect();
+    process::run(clippy.args(target()).args(["--", "-D", "warnings"]))
+}
+
+/// Builds test executables.
+fn build(selected: &[&Selection]) -> Result<Vec<Executable>> {
+    let mut packages: Vec<&str> = selected.iter().map(|selection| selection.package()).collect();
     packages.dedup();
+    let kinds = if selected.iter().all(|selection| selection.kernels) {
+        &["--lib"][..]
+    } else {
+        &["--lib", "--tests"]
+    };
+    let target = target();
+    let target = target.iter().map(String::as_str);
     let packages = packages.iter().flat_map(|package| ["--package", package]);
-    let arguments: Vec<&str> = target.into_iter().chain(["--lib", "--tests"]).chain(packages).collect();
+    let arguments: Vec<&str> = target.chain(kinds.iter().copied()).chain(packages).collect();
     executables::build(&arguments)
+}
+
+/// Cargo's options for the target.
+fn target() -> [String; 4] {
+    let linker = format!("target.{TARGET}.linker=\"{COMPILER}\"");
+    ["--target".into(), TARGET.into(), "--config".into(), linker]
 }
 
 /// Runs test executables on a processor.

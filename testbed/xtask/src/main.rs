@@ -61,8 +61,8 @@ enum Task {
     /// Make the virtual environments of the P4Runtime clients that tests use, and print the variables that name them
     Clients,
     /// Build for 64-bit Arm, and run the tests of kernels, formats, switch and protocol in an emulator
-    Aarch64,
-    /// What CI runs: `setup`, `lint`, `release --check`, `aarch64`, then `test`
+    Aarch64(aarch64::Arguments),
+    /// What CI runs: `setup`, `lint`, `release --check`, `aarch64 --kernels`, then `test`
     Ci,
 }
 
@@ -81,10 +81,10 @@ fn main() -> ExitCode {
         Task::Package(arguments) => package::run_package(&arguments),
         Task::Release(arguments) => release::run(&arguments),
         Task::Clients => clients::run(),
-        Task::Aarch64 => aarch64::run(),
+        Task::Aarch64(arguments) => aarch64::run(arguments),
         Task::Ci => {
             let checked = packages::setup().and_then(|()| lint::run()).and_then(|()| release::check());
-            let emulated = checked.and_then(|()| aarch64::run());
+            let emulated = checked.and_then(|()| aarch64::run(aarch64::Arguments { kernels: true }));
             emulated.and_then(|()| test::run(&test::Arguments::default()))
         }
     };
