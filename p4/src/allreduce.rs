@@ -245,6 +245,18 @@ struct BestEffort {
     whole: MetaId,
 }
 
+impl BestEffort {
+    fn declare(meta: &mut impl FnMut(&str, u32) -> MetaId) -> Self {
+        Self {
+            occupant: meta("occupant", 32),
+            begins: meta("begins", 8),
+            apart: meta("apart", 8),
+            everyone: meta("everyone", 32),
+            whole: meta("whole", 8),
+        }
+    }
+}
+
 /// Metadata of a program for hierarchies.
 #[derive(Clone, Copy)]
 struct Below {
@@ -327,13 +339,7 @@ impl<'p> Build<'p> {
                 last: meta("last", 16),
                 reply: meta("reply", 8),
             }),
-            best_effort: profile.best_effort.then(|| BestEffort {
-                occupant: meta("occupant", 32),
-                begins: meta("begins", 8),
-                apart: meta("apart", 8),
-                everyone: meta("everyone", 32),
-                whole: meta("whole", 8),
-            }),
+            best_effort: profile.best_effort.then(|| BestEffort::declare(&mut meta)),
             swap: if outer.is_some() { meta("swap", 48) } else { MetaId(0) },
         };
         let figures = Figures::declare(&mut program, profile.numerics);

@@ -40,10 +40,6 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("job_scheduled", "job_scheduled"), name, "");
             seen.message = format!("{}: {decision}", subject(name, ""));
         }
-        JobEvent::Rebalanced { name, group, tree, decision } => {
-            seen.concern(("job_placed", "group_placed"), name, group);
-            seen.message = format!("tree {tree} of {} {decision}", subject(name, group));
-        }
         JobEvent::Left { name, group, rank } => {
             seen.concern(("member_left", "member_left"), name, group);
             seen.message = format!("rank {rank} of {} has left gracefully", subject(name, group));
@@ -71,6 +67,7 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
         | JobEvent::Recovered { .. }
         | JobEvent::Stalled { .. }
         | JobEvent::Continued { .. }
+        | JobEvent::Rebalanced { .. }
         | JobEvent::MemberLost { .. }
         | JobEvent::Resized { .. } => progress(&mut seen, event),
         other => switch(&mut seen, other),
@@ -107,6 +104,10 @@ fn ended(seen: &mut ControllerEvent, (name, group): (&JobName, &str), reason: &E
 /// What is found out about a job that is slow, or stalls.
 fn progress(seen: &mut ControllerEvent, event: &JobEvent) {
     match event {
+        JobEvent::Rebalanced { name, group, tree, decision } => {
+            seen.concern(("job_placed", "group_placed"), name, group);
+            seen.message = format!("tree {tree} of {} {decision}", subject(name, group));
+        }
         JobEvent::Slowed { name, group, finding } => {
             seen.concern(("job_slowed", "group_slowed"), name, group);
             seen.reason = Some(finding.kind.name());

@@ -44,6 +44,15 @@ pub(super) enum Sharing {
     Aggregator,
 }
 
+impl Sharing {
+    fn generate(rng: &mut Xoshiro256PlusPlus, profile: &Profile) -> Self {
+        if !profile.best_effort {
+            return Self::None;
+        }
+        [Self::None, Self::Shared, Self::Shared, Self::Aggregator][rng.random_range(0..4)]
+    }
+}
+
 /// What was sent to one (slot, set).
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
@@ -88,11 +97,7 @@ impl Jobs {
                     Child { port, source: source(port), rank, behind }
                 })
                 .collect();
-            let sharing = match profile.best_effort {
-                true => [Sharing::None, Sharing::Shared, Sharing::Shared, Sharing::Aggregator]
-                    [rng.random_range(0..4)],
-                false => Sharing::None,
-            };
+            let sharing = Sharing::generate(rng, profile);
             let below = match sharing {
                 Sharing::None => profile.hierarchy && rng.random_bool(0.4),
                 Sharing::Shared => true,

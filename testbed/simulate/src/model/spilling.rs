@@ -112,7 +112,7 @@ struct State {
 /// A transition; what it causes to be sent is lost but to those of `kept`, by bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A worker's contribution reaches the switch: its first packet, or one that is sent again.
+    /// A worker's contribution reaches the switch: its first packet, or a retransmission.
     Data { worker: usize, chunk: u8, again: bool, kept: u8 },
     /// A contribution, or a sum of all, reaches the aggregator.
     Up { worker: Option<usize>, chunk: u8, kept: u8 },
@@ -250,7 +250,7 @@ impl SpillingModel {
         let name = job as u8 + 1;
         let shared = &mut state.shared[usize::from(chunk % SETS)];
         let is_mine = shared.occupant == name || !self.rules.separate;
-        // What is sent again takes no slot.
+        // A retransmission takes no slot.
         let takes = shared.occupant == 0 && !again;
         if !is_mine && !takes {
             spill(state);
