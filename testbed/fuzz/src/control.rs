@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use netfold_control::{
-    Credentials, Enroll, EnrollRole, Join, LINE_LEN_MAX, MemberCounters, Mode, Multipath, Numerics, PathPolicy, PathToken,
-    QuotaQuery, RankEvent, RankEventKind, Resize, Resume, ResumeTicket, SessionEvent, SessionRequest, StallReport,
+    Credentials, Enroll, EnrollRole, Join, LINE_LEN_MAX, MemberCounters, Mode, Multipath, Numerics,
+    PathPolicy, PathToken, QuotaQuery, RankEvent, RankEventKind, Resize, Resume, ResumeTicket, SessionEvent,
+    SessionRequest, StallReport,
 };
 use netfold_controller::admission::{Config, Coordinator, Output, SessionId, SessionLoss};
 use netfold_controller::bands::{Banding, Ranking};
