@@ -42,6 +42,9 @@ const LAST_REPLY: Duration = Duration::from_millis(100);
 const LOSS_MAX: f64 = 0.001;
 const LOST_MIN: u64 = 3;
 
+/// What to do about wrong results.
+const WRONG_REMEDY: &str = "compare `netfold version` of this host, the controller and the switch; a link that corrupts packets shows in `ethtool -S IFACE`";
+
 /// Bytes of IPv4 and UDP headers, and of IPv6 and UDP headers.
 const OUTER: (usize, usize) = (28, 48);
 
@@ -195,7 +198,7 @@ fn judge(report: &SwitchReport, wrong: u64) -> Vec<Finding> {
             subject: subject.clone(),
             measured: format!("{wrong} elements of the results are wrong"),
             limit: "none".into(),
-            remedy: "compare `netfold version` of this host, the controller and the switch; a link that corrupts packets shows in `ethtool -S IFACE`".into(),
+            remedy: WRONG_REMEDY.into(),
         });
     }
     if report.ports_replied < report.ports {
@@ -242,6 +245,10 @@ fn unanswered(report: &SwitchReport, error: &Error) -> Finding {
             ),
             "a device on the path drops long packets silently: raise its MTU, or start the switch with --payload 256",
         ),
+        // There is one rank, which agrees with itself: what it received is not what it sent.
+        "mismatch" => {
+            ("results", format!("an operation's description was changed: {}", text(error)), WRONG_REMEDY)
+        }
         _ => (
             "admission",
             text(error),

@@ -91,11 +91,44 @@ fn a_switch_whose_packets_do_not_arrive_is_found() {
     assert!(report.control_rtt_us.is_some() && report.switch.is_none(), "{report:?}");
 }
 
+/// Changes a byte in the middle of all long packets that are sent from the given one on.
+struct Corrupting(Box<dyn PacketIo>, u32);
+
+impl Middleware for Corrupting {
+    type Inner = dyn PacketIo;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut *self.0
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        for packet in packets {
+            let mut changed = memory.to_vec();
+            if packet.len > 1000 {
+                self.1 = self.1.saturating_sub(1);
+                changed[(packet.offset + packet.len / 2) as usize] ^= u8::from(self.1 == 0) << 4;
+            }
+            PacketIo::transmit(&mut *self.0, &changed, &[*packet])?;
+        }
+        Ok(packets.len())
+    }
+}
+
 #[test]
 fn results_that_are_corrupted_are_found() {
-    let faults: FaultConfig = "rx.undetected=0.05,seed=3".parse().unwrap();
-    let (_, findings) = found(1, move |io| Faulty::new(io, faults));
+    let (_, findings) = found(1, |io| Corrupting(io, 20));
     assert!(names(&findings).contains(&("results", Severity::Error)), "{findings:?}");
+}
+
+#[test]
+fn a_description_that_is_corrupted_is_a_wrong_result() {
+    let error = Error::Mismatch { rank: Some(0), mine: "a".into(), theirs: Some("b".into()) };
+    let finding = unanswered(&SwitchReport::default(), &error);
+    assert_eq!((finding.check, finding.severity), ("results", Severity::Error), "{finding:?}");
 }
 
 #[test]
