@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -12,6 +13,9 @@ torch = pytest.importorskip("torch", reason="skipped: quantisation on devices, n
 pytest.importorskip("triton", reason="skipped: quantisation on devices, no triton (pip install triton)")
 if not torch.distributed.is_available():
     pytest.skip("this torch has no distributed package", allow_module_level=True)
+
+if os.environ.get("NETFOLD_TEST_TRITON") != "ranks":
+    pytest.skip("skipped: ranks that quantise on devices, in minutes (NETFOLD_TEST_TRITON=ranks)", allow_module_level=True)
 
 import netfold
 from netfold.triton import interpreted

@@ -25,9 +25,12 @@ const PROCESSORS: [&str; 2] = ["cortex-a72", "max"];
 /// How much to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub(crate) struct Arguments {
-    /// Only build and run the tests of vector kernels, as CI does: a tenth of the time
+    /// Only build and run the tests of vector kernels: a fifth of the time
     #[arg(long)]
     pub(crate) kernels: bool,
+    /// Only those of reductions, as CI does
+    #[arg(long)]
+    pub(crate) reductions: bool,
 }
 
 /// Tests to run.
@@ -52,7 +55,7 @@ const SELECTIONS: &[Selection] = &[
         kernels: true,
         ..selection("netfold unit tests")
     },
-    Selection { only: &["reduce::"], kernels: true, ..selection("netfold-collectives unit tests") },
+    Selection { only: &[REDUCTIONS], kernels: true, ..selection("netfold-collectives unit tests") },
     selection("netfold-switch suite"),
     selection("netfold-switch unit tests"),
     Selection { only: &["operations::", "paths::"], ..selection("netfold suite") },
@@ -62,6 +65,9 @@ const SELECTIONS: &[Selection] = &[
     selection("netfold-control unit tests"),
     selection("netfold-io conformance"),
 ];
+
+/// The module of reductions.
+const REDUCTIONS: &str = "reduce::";
 
 /// Seeds and cases, since the emulator takes many times as long as the processor.
 const SHORTER: [(&str, &str); 2] = [("SIM_SEEDS", "20"), ("PROPTEST_CASES", "16")];
@@ -74,9 +80,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     let started = Instant::now();
-    let selected: Vec<&Selection> =
-        SELECTIONS.iter().filter(|selection| selection.kernels || !arguments.kernels).collect();
-    if !arguments.kernels {
+    let few = arguments.kernels || arguments.reductions;
+    let wanted = |selection: &&Selection| match arguments.reductions {
+        true => selection.only.contains(&REDUCTIONS),
+        false => selection.kernels || !few,
+    };
+    let selected: Vec<&Selection> = SELECTIONS.iter().filter(wanted).collect();
+    if !few {
         check()?;
     }
     let built = build(&selected)?;
