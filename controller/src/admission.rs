@@ -559,6 +559,10 @@ impl Coordinator {
         }
         for (id, stage) in self.sessions.iter().map(|(id, session)| (*id, session.stage)).collect::<Vec<_>>()
         {
+            // The end of a job's last member has ended the sessions of processes that wait to join it.
+            if !self.sessions.contains_key(&id) {
+                continue;
+            }
             if let Stage::Active { job, rank } = stage {
                 self.dismiss(id);
                 // For as long as this control plane lasts: the next one waits for the member.
