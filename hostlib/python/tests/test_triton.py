@@ -55,14 +55,14 @@ class Pair:
         self.kernels = Quantizer(mode, world, block, seed is not None)
         self.key = rounding_key(seed or 0, rank, operation)
         named = {"seed": seed, "rank": rank, "operation": operation, "portable": True}
-        self.library = _netfold.Quantizer(mode, world, block, **named)
+        self.portable = _netfold.Quantizer(mode, world, block, **named)
         self.bits = 16 if mode == "bfp16" else 32
         self.bias = 1 << (self.bits - 1 - (world - 1).bit_length())
 
     def exponents(self, tensor):
         found = self.kernels.new_exponents(tensor)
         self.kernels.exponents(tensor, found)
-        assert bytes(found.tolist()) == self.library.exponents(tensor)
+        assert bytes(found.tolist()) == self.portable.exponents(tensor)
         return found
 
     def lanes(self, tensor, agreed, residual=None):
@@ -71,7 +71,7 @@ class Pair:
         memory.fill_(-1)
         self.kernels.quantize(tensor, agreed, memory, residual, 0, self.key)
         lanes = memory.numpy().view(numpy.uint16 if self.bits == 16 else numpy.uint32)
-        packed = self.library.pack(tensor, bytes(agreed.tolist()))
+        packed = self.portable.pack(tensor, bytes(agreed.tolist()))
         expected = numpy.frombuffer(packed, ">u2" if self.bits == 16 else ">u4")
         if self.bits == 32:
             # Packets of this mode have no bias.
@@ -92,7 +92,7 @@ class Pair:
             packets -= numpy.uint64(count) * numpy.uint64(self.bias)
         expected = torch.ones(elements, dtype=dtype)
         packed = packets.astype(">u2" if self.bits == 16 else ">u4").tobytes()
-        self.library.unpack(expected, packed, bytes(agreed.tolist()), count)
+        self.portable.unpack(expected, packed, bytes(agreed.tolist()), count)
         assert same(results, expected), different(raw(results), raw(expected), results)
         return results
 
@@ -143,7 +143,7 @@ def test_every_exponent_pattern(mode, world, seed):
         residual = torch.full_like(tensor, 3.0)
         lanes = pair.lanes(tensor, agreed, residual)
         expected = tensor.clone()
-        pair.library.residual(expected, bytes(agreed.tolist()))
+        pair.portable.residual(expected, bytes(agreed.tolist()))
         assert same(residual, expected), different(raw(residual), raw(expected), tensor)
         if seed is None:
             check_nothing_is_lost(pair, tensor, lanes, agreed, residual)
@@ -199,7 +199,7 @@ def test_ties_and_ends_of_the_range(mode, seed):
             residual = torch.zeros_like(tensor)
             pair.lanes(tensor, agreed, residual)
             expected = tensor.clone()
-            pair.library.residual(expected, bytes([exponent]))
+            pair.portable.residual(expected, bytes([exponent]))
             assert same(residual, expected)
 
 
@@ -329,9 +329,9 @@ def test_feedback_adds_the_residual_first(mode):
             expected = tensor + residual
             found = pair.kernels.new_exponents(tensor)
             pair.kernels.exponents(tensor, found, residual)
-            assert same(tensor, expected) and bytes(found.tolist()) == pair.library.exponents(expected)
+            assert same(tensor, expected) and bytes(found.tolist()) == pair.portable.exponents(expected)
             pair.lanes(tensor, found, residual)
-            pair.library.residual(expected, bytes(found.tolist()))
+            pair.portable.residual(expected, bytes(found.tolist()))
             assert same(residual, expected)
             assert step != 2 or (residual[64:128] == 0).all()
 
