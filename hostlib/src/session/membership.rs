@@ -38,6 +38,10 @@ struct State {
     machine: Enrollment,
     connection: Option<Connection>,
     ending: bool,
+    /// Whether the control port has sent anything. Before that, what goes wrong is final: the address may be wrong.
+    answered: bool,
+    /// What went wrong then.
+    failure: Option<Error>,
 }
 
 impl MembershipSession {
@@ -45,7 +49,8 @@ impl MembershipSession {
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`], [`Error::Connect`] after `timeout`, [`Error::Thread`].
+    /// [`Error::Refused`], [`Error::Thread`]; at once those of a connection that cannot be made or is not answered, as for a [`Session`](super::Session);
+    /// [`Error::Connect`] after `timeout`.
     pub(crate) fn enroll(
         config: &JobConfig,
         security: Option<Security>,
@@ -59,8 +64,13 @@ impl MembershipSession {
             role,
         };
         let clock = Clock::system();
-        let state =
-            State { machine: Enrollment::new(clock.now(), enroll, timeout), connection: None, ending: false };
+        let state = State {
+            machine: Enrollment::new(clock.now(), enroll, timeout),
+            connection: None,
+            ending: false,
+            answered: false,
+            failure: None,
+        };
         let shared = Arc::new(Shared {
             addresses: config.switch.clone(),
             security,
@@ -138,6 +148,9 @@ impl MembershipSession {
             if let Some(found) = get(&mut state.machine) {
                 return Ok(found);
             }
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
             if let Some(failure) = state.machine.failure() {
                 return Err(self.0.error_of(failure));
             }
@@ -163,6 +176,13 @@ impl Drop for MembershipSession {
 }
 
 impl State {
+    /// A connection could not be made, has ended, or is silent.
+    fn note_failure(&mut self, error: Error) {
+        if !self.answered {
+            self.failure.get_or_insert(error);
+        }
+    }
+
     /// Sends what the machine wants sent, where there is a connection; connects are left to the session's thread.
     fn send_all(&mut self) {
         let Some(connection) = self.connection.clone() else { return };
@@ -187,7 +207,7 @@ impl Shared {
         let mut reader = None;
         loop {
             let mut state = self.lock();
-            if state.ending || state.machine.failure().is_some() {
+            if state.ending || state.machine.failure().is_some() || state.failure.is_some() {
                 state.connection.take().iter().for_each(Connection::finish);
                 return self.changed.notify_all();
             }
@@ -208,7 +228,7 @@ impl Shared {
             }
             self.changed.notify_all();
             let timeout = state.machine.deadline() - self.clock.now();
-            let Some(open) = &mut reader else {
+            let Some((open, peer)) = &mut reader else {
                 let waited = self.changed.wait_timeout(state, timeout.max(Duration::from_millis(1)));
                 let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 state.machine.handle_idle(self.clock.now());
@@ -218,19 +238,32 @@ impl Shared {
             let received = open.next(timeout);
             let mut state = self.lock();
             let now = self.clock.now();
-            match received {
-                Ok(Received::Event(event)) => state.machine.handle_event(now, event),
-                Ok(Received::Timeout) => state.machine.handle_idle(now),
-                Ok(Received::Closed | Received::Broken) | Err(_) => {
-                    state.connection.take().iter().for_each(Connection::abort);
-                    state.machine.handle_close(now);
-                    reader = None;
+            let error = match received {
+                Ok(Received::Event(event)) => {
+                    state.answered = true;
+                    state.machine.handle_event(now, event);
+                    continue;
                 }
-            }
+                Ok(Received::Timeout) => {
+                    state.machine.handle_idle(now);
+                    if state.machine.next_action() == Some(&EnrollmentAction::Disconnect) {
+                        state.note_failure(Error::SilentPort { address: *peer });
+                    }
+                    continue;
+                }
+                Ok(Received::Closed | Received::Broken) => {
+                    Error::switch_lost("the control connection closed before admission")
+                }
+                Err(error) => error,
+            };
+            state.note_failure(error);
+            state.connection.take().iter().for_each(Connection::abort);
+            state.machine.handle_close(now);
+            reader = None;
         }
     }
 
-    fn connect(&self) -> Option<EventReader> {
+    fn connect(&self) -> Option<(EventReader, SocketAddr)> {
         let connected = connect(&self.addresses, self.security.as_ref(), HANDSHAKE_TIMEOUT);
         let mut state = self.lock();
         let now = self.clock.now();
@@ -238,10 +271,11 @@ impl Shared {
             Ok((connection, peer, _)) => {
                 state.connection = Some(connection.clone());
                 state.machine.handle_connected(now);
-                Some(EventReader::new(connection, peer))
+                Some((EventReader::new(connection, peer), peer))
             }
             Err(error) => {
                 log::debug!("no membership session yet: {error}");
+                state.note_failure(error);
                 state.machine.handle_close(now);
                 None
             }

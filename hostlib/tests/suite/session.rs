@@ -446,3 +446,34 @@ fn an_operation_waits_for_the_end_of_a_hold() {
     drop(comm);
     port.join().unwrap();
 }
+
+/// A worker of a resizable job finds a wrong address as soon as any other, although it would wait for a control port that it has spoken with.
+#[test]
+fn a_wrong_address_of_a_resizable_job_is_found_at_once() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let resizable = |builder: Builder| builder.resizable(true).join_timeout(HANG_GUARD);
+    let start = Instant::now();
+    let builder = Communicator::builder().job("test").rank(1).world_size(2).mode(Mode::Bfp16).slots(64);
+    let error = resizable(builder.switch(closed).unwrap()).connect().unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error}");
+
+    let (builder, port) = port(|port, enroll| {
+        assert!(matches!(enroll, SessionRequest::Enroll(_)));
+        drop(port);
+    });
+    let error = resizable(builder).connect().unwrap_err();
+    assert!(matches!(error, Error::SwitchLost { .. }), "{error}");
+    port.join().unwrap();
+
+    let (over, ended) = mpsc::channel::<()>();
+    let (builder, port) = self::port(move |port, _| {
+        // Keeps the connection open.
+        ended.recv().unwrap_err();
+        drop(port);
+    });
+    let error = resizable(builder).connect().unwrap_err();
+    assert!(matches!(error, Error::SilentPort { .. }), "{error}");
+    assert!(start.elapsed() < HANG_GUARD, "before the join timeout");
+    drop(over);
+    port.join().unwrap();
+}
