@@ -4,7 +4,8 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{CommunicationPattern, Join, MemberCounters, Mode, SessionRequest};
+use crate::schedule::colliding;
+use netfold_control::{Join, MemberCounters, Mode, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::Banding;
 use netfold_controller::schedule::Schedule;
@@ -48,20 +49,6 @@ fn start(schedule: Schedule) -> (Bench, Vec<[SessionId; 2]>) {
     (bench, jobs)
 }
 
-/// A job that needs its link for half of the time and begins while the other has it.
-fn pattern(job: usize, age_us: u64) -> CommunicationPattern {
-    CommunicationPattern {
-        iterations: 20,
-        period_us: 280_000,
-        span_us: 180_000,
-        busy_us: 180_000,
-        compute_us: 100_000,
-        bytes: 1_250_000,
-        deviation: 0,
-        age_us: age_us + 20_000 * (job as u64 % 2),
-    }
-}
-
 fn cost(schedule: Schedule, patterns: bool) -> Duration {
     let (mut bench, jobs) = start(schedule);
     let begun = used();
@@ -76,7 +63,12 @@ fn cost(schedule: Schedule, patterns: bool) -> Duration {
                 };
                 bench.say(*id, SessionRequest::Alive { counters: Some(counters) });
                 if patterns {
-                    bench.say(*id, SessionRequest::Pattern(pattern(job, 7_000 * beat % 280_000)));
+                    bench.say(
+                        *id,
+                        SessionRequest::Pattern(colliding(
+                            7_000 * beat % 280_000 + 20_000 * (job as u64 % 2),
+                        )),
+                    );
                 }
             }
         }
@@ -88,8 +80,8 @@ fn cost(schedule: Schedule, patterns: bool) -> Duration {
 }
 
 #[test]
-#[ignore = "measures processor time: run it alone, in release mode"]
-fn a_thousand_jobs_cost_little() {
+#[ignore = "a measurement that asserts no figure: run it alone, in release mode"]
+fn what_a_thousand_jobs_cost() {
     let simulated = HEARTBEAT * BEATS as u32;
     let share = |used: Duration| 100.0 * used.as_secs_f64() / simulated.as_secs_f64();
     let plain = share(cost(Schedule::Off, false));

@@ -17,7 +17,7 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const BYTES: u64 = 1_250_000;
 
 /// A job that needs its link for half of the time, and has it for half of that: the other job begins 20 ms later.
-fn colliding(age_us: u64) -> CommunicationPattern {
+pub(crate) fn colliding(age_us: u64) -> CommunicationPattern {
     CommunicationPattern {
         iterations: 20,
         period_us: 280_000,

@@ -56,45 +56,10 @@ fn packets_that_are_lost_are_counted() {
     assert!((0.02..0.12).contains(&share), "3 % are lost each way: {report:?}");
 }
 
-/// Takes some packets, and drops them.
-struct Dropping<F>(Box<dyn PacketIo>, F);
+/// Passes a copy of each packet that is sent to a function, which may change it, and sends what it returns true for.
+struct Altering<F>(Box<dyn PacketIo>, F);
 
-impl<F: Fn(&Transmit) -> bool + Send> Middleware for Dropping<F> {
-    type Inner = dyn PacketIo;
-
-    fn inner(&self) -> &Self::Inner {
-        &*self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Self::Inner {
-        &mut *self.0
-    }
-
-    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
-        for packet in packets.iter().filter(|packet| !(self.1)(packet)) {
-            PacketIo::transmit(&mut *self.0, memory, &[*packet])?;
-        }
-        Ok(packets.len())
-    }
-}
-
-#[test]
-fn a_path_that_drops_long_packets_silently_is_found() {
-    let (_, findings) = found(1, |io| Dropping(io, |packet: &Transmit| packet.len > 1000));
-    assert_eq!(names(&findings), [("payload", Severity::Error)], "{findings:?}");
-}
-
-#[test]
-fn a_switch_whose_packets_do_not_arrive_is_found() {
-    let (report, findings) = found(1, |io| Dropping(io, |_: &Transmit| true));
-    assert_eq!(names(&findings), [("udp", Severity::Error)], "{findings:?}");
-    assert!(report.control_rtt_us.is_some() && report.switch.is_none(), "{report:?}");
-}
-
-/// Changes a byte in the middle of all long packets that are sent from the given one on.
-struct Corrupting(Box<dyn PacketIo>, u32);
-
-impl Middleware for Corrupting {
+impl<F: FnMut(&Transmit, &mut [u8]) -> bool + Send> Middleware for Altering<F> {
     type Inner = dyn PacketIo;
 
     fn inner(&self) -> &Self::Inner {
@@ -107,20 +72,50 @@ impl Middleware for Corrupting {
 
     fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
         for packet in packets {
-            let mut changed = memory.to_vec();
-            if packet.len > 1000 {
-                self.1 = self.1.saturating_sub(1);
-                changed[(packet.offset + packet.len / 2) as usize] ^= u8::from(self.1 == 0) << 4;
+            let mut bytes = packet.bytes(memory).unwrap_or_default().to_vec();
+            if (self.1)(packet, &mut bytes) {
+                PacketIo::transmit(&mut *self.0, &bytes, &[Transmit { offset: 0, ..*packet }])?;
             }
-            PacketIo::transmit(&mut *self.0, &changed, &[*packet])?;
         }
         Ok(packets.len())
     }
 }
 
+/// Sends only packets of which this is true.
+fn only(
+    io: Box<dyn PacketIo>,
+    mut sent: impl FnMut(&Transmit) -> bool + Send,
+) -> Altering<impl FnMut(&Transmit, &mut [u8]) -> bool + Send> {
+    Altering(io, move |packet: &Transmit, _: &mut [u8]| sent(packet))
+}
+
+#[test]
+fn a_path_that_drops_long_packets_silently_is_found() {
+    let (_, findings) = found(1, |io| only(io, |packet| packet.len <= 1000));
+    assert_eq!(names(&findings), [("payload", Severity::Error)], "{findings:?}");
+}
+
+#[test]
+fn a_switch_whose_packets_do_not_arrive_is_found() {
+    let (report, findings) = found(1, |io| only(io, |_| false));
+    assert_eq!(names(&findings), [("udp", Severity::Error)], "{findings:?}");
+    assert!(report.control_rtt_us.is_some() && report.switch.is_none(), "{report:?}");
+}
+
 #[test]
 fn results_that_are_corrupted_are_found() {
-    let (_, findings) = found(1, |io| Corrupting(io, 20));
+    let corrupting = |io| {
+        let mut long = 0;
+        Altering(io, move |packet: &Transmit, bytes: &mut [u8]| {
+            if packet.len > 1000 {
+                long += 1;
+                // From the twentieth on: what came before may describe the operation.
+                bytes[packet.len as usize / 2] ^= u8::from(long >= 20) << 4;
+            }
+            true
+        })
+    };
+    let (_, findings) = found(1, corrupting);
     assert!(names(&findings).contains(&("results", Severity::Error)), "{findings:?}");
 }
 
@@ -136,7 +131,7 @@ fn paths_are_counted_by_the_ports_that_choose_them() {
     let (report, findings) = found(8, |io| io);
     assert_eq!((report.ports, report.ports_replied), (8, 8), "{report:?}");
     assert_eq!(findings, []);
-    let (report, findings) = found(8, |io| Dropping(io, |packet: &Transmit| packet.port.0 == 5));
+    let (report, findings) = found(8, |io| only(io, |packet| packet.port.0 != 5));
     assert_eq!((report.ports, report.ports_replied), (8, 7), "{report:?}");
     assert_eq!(names(&findings)[0], ("paths", Severity::Warning), "{findings:?}");
 }

@@ -59,6 +59,11 @@ impl Worker {
         communicator: &mut Communicator,
         (joining, iteration): (u16, u32),
     ) -> Result<u32, CliError> {
+        let workers = if joining == 1 { "worker" } else { "workers" };
+        output.line(format_args!(
+            "job '{}': waits up to {} s for {joining} new {workers} (netfold worker --job {} --join)",
+            self.job, self.timeout, self.job
+        ))?;
         let membership = communicator.grow(joining, self.time()).map_err(|source| self.failed(source))?;
         self.show_resized(output, communicator, &membership)?;
         self.align(communicator, iteration)
