@@ -1,8 +1,8 @@
 //! Which classes of packets jobs have, recomputed whenever a job begins or ends; members whose classes change are notified.
 
-use super::{Coordinator, SessionId};
+use super::{Coordinator, Named, SessionId};
 use crate::bands::{Contender, Ranking};
-use crate::jobs::{JobEvent, TreePhase};
+use crate::jobs::{ActiveTree, JobEvent, TreePhase};
 use crate::record::JobName;
 use crate::schedule::Schedule;
 use netfold_control::Band;
@@ -41,9 +41,9 @@ impl Coordinator {
     /// Gives every job that runs its classes. Members whose classes change are notified if they have asked for it.
     pub(super) fn reband(&mut self) {
         let (jobs, rates_bps) = self.contenders();
-        let contenders: Vec<Contender> = jobs.values().cloned().collect();
+        let (names, contenders): (Vec<&JobName>, Vec<Contender>) = jobs.into_iter().unzip();
         let bands = self.config.banding.of(&contenders, &rates_bps);
-        let bands: BTreeMap<JobName, Option<Band>> = jobs.into_keys().zip(bands).collect();
+        let bands: BTreeMap<JobName, Option<Band>> = names.into_iter().cloned().zip(bands).collect();
         let mut notified = Vec::new();
         let mut changed: BTreeMap<JobName, Band> = BTreeMap::new();
         for active in self.active.values_mut().filter(|active| active.phase == TreePhase::Running) {
@@ -66,27 +66,42 @@ impl Coordinator {
         }
     }
 
-    /// All jobs that run, and the rates of the links that they use.
-    pub(super) fn contenders(&self) -> (BTreeMap<JobName, Contender>, Vec<u64>) {
-        let mut wires = Wires::default();
-        let mut jobs: BTreeMap<JobName, Contender> = BTreeMap::new();
-        for active in self.active.values().filter(|active| active.phase == TreePhase::Running) {
-            let name = &active.name.name;
-            let job = jobs.entry(name.clone()).or_insert_with(|| Contender {
-                priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
-                iteration: self.ranked_iteration(active),
-                trees: Vec::new(),
-            });
-            let ranked = self.config.banding.ranking == Ranking::Crux && job.iteration.is_some();
-            // Nothing else needs the links.
-            if ranked || self.config.schedule == Schedule::Cassini {
-                job.trees.push(self.wires_of(active, &mut wires));
+    /// All jobs that run in the order of their names, each with its trees and those of its groups.
+    pub(super) fn running_jobs(&self) -> Vec<(&JobName, Vec<&ActiveTree>)> {
+        let mut jobs: Vec<(&JobName, Vec<&ActiveTree>)> = Vec::new();
+        for (name, named) in &self.names {
+            let Named::Active(number) = named else { continue };
+            let tree = self.active.get(number).filter(|active| active.phase == TreePhase::Running);
+            let Some(tree) = tree else { continue };
+            match jobs.last_mut().filter(|(last, _)| **last == name.name) {
+                Some((_, trees)) => trees.push(tree),
+                None => jobs.push((&name.name, vec![tree])),
             }
         }
+        jobs
+    }
+
+    /// The same with the links that their trees use, and the rates of these.
+    pub(super) fn contenders(&self) -> (Vec<(&JobName, Contender)>, Vec<u64>) {
+        let mut wires = Wires::default();
+        let mut contender = |name: &JobName, trees: &[&ActiveTree]| {
+            let iteration = trees.first().and_then(|tree| self.ranked_iteration(tree));
+            let ranked = self.config.banding.ranking == Ranking::Crux && iteration.is_some();
+            // Nothing else needs the links.
+            let needed = ranked || self.config.schedule == Schedule::Cassini;
+            let trees = trees.iter().filter(|_| needed).map(|tree| self.wires_of(tree, &mut wires));
+            Contender {
+                priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
+                iteration,
+                trees: trees.collect(),
+            }
+        };
+        let jobs = self.running_jobs();
+        let jobs = jobs.into_iter().map(|(name, trees)| (name, contender(name, &trees))).collect();
         (jobs, wires.rates_bps)
     }
 
-    fn wires_of(&self, active: &crate::jobs::ActiveTree, wires: &mut Wires) -> Vec<usize> {
+    fn wires_of(&self, active: &ActiveTree, wires: &mut Wires) -> Vec<usize> {
         let placement = &active.placement;
         let link_bps = self.config.banding.link_bps;
         let hosts = placement.members.iter().zip(&placement.shape().workers);

@@ -4,11 +4,11 @@ use super::{Coordinator, Named};
 use crate::jobs::{ActiveTree, JobEvent, TreePhase};
 use crate::record::JobName;
 use crate::schedule::Schedule;
-use crate::schedule::interleave::{CONFIDENCE_MIN, Decision, Observed};
+use crate::schedule::interleave::{CONFIDENCE_MIN, Delay, Interleaver, Observed};
 use crate::traffic::TreePattern;
 use crate::view::PatternView;
 use netfold_control::{CommunicationPattern, Hold, Iteration, SessionEvent};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// By what factor a declared iteration may differ from the measured one.
@@ -100,48 +100,60 @@ impl Coordinator {
 
     /// Ranks jobs again where their patterns have changed.
     fn rank_by_patterns(&mut self) {
-        let mut trees: BTreeMap<&JobName, Vec<&ActiveTree>> = BTreeMap::new();
-        for active in self.active.values().filter(|active| active.phase == TreePhase::Running) {
-            if active.name.group.is_empty() {
-                trees.entry(&active.name.name).or_default().push(active);
+        let mut new = Vec::new();
+        let mut unknown = self.ranked.len();
+        for (name, trees) in self.running_jobs() {
+            let Some(first) = trees.iter().find(|tree| tree.name.group.is_empty()) else { continue };
+            let before = self.ranked.get(name);
+            unknown -= usize::from(before.is_some());
+            if before.is_some_and(|before| self.now.saturating_sub(before.since) < RANKING_INTERVAL) {
+                continue;
             }
-        }
-        let mut ranked = BTreeMap::new();
-        let mut changed = false;
-        for (name, trees) in trees {
-            let world = trees.first().map_or(1, |tree| tree.spec.world);
-            let pattern = self.pattern_of(trees.into_iter()).map(|combined| combined.pattern);
-            let before = self.ranked.get(name).copied();
+            let own = trees.iter().copied().filter(|tree| tree.name.group.is_empty());
+            let pattern = self.pattern_of(own).map(|combined| combined.pattern);
             let measured = pattern
                 .filter(|pattern| pattern.confidence() >= CONFIDENCE_MIN)
-                .map(|pattern| measured_iteration(&pattern, world));
-            let is_new = |iteration: &Iteration| match before {
-                None => true,
-                Some(before) => {
-                    self.now.saturating_sub(before.since) >= RANKING_INTERVAL
-                        && differs(&before.iteration, iteration)
-                }
-            };
-            let new = measured.filter(is_new).map(|iteration| Ranked { iteration, since: self.now });
-            changed |= new.is_some();
-            if let Some(kept) = new.or(before) {
-                ranked.insert(name.clone(), kept);
+                .map(|pattern| measured_iteration(&pattern, first.spec.world));
+            let is_new =
+                |iteration: &Iteration| before.is_none_or(|before| differs(&before.iteration, iteration));
+            if let Some(iteration) = measured.filter(is_new) {
+                new.push((name.clone(), Ranked { iteration, since: self.now }));
             }
         }
-        self.ranked = ranked;
-        if changed {
+        if unknown > 0 {
+            let running: BTreeSet<JobName> =
+                self.running_jobs().into_iter().map(|(name, _)| name.clone()).collect();
+            self.ranked.retain(|name, _| running.contains(name));
+        }
+        if !new.is_empty() {
+            self.ranked.extend(new);
             self.reband();
         }
     }
 
     /// Delays iterations so that jobs communicate in turns.
     fn interleave(&mut self) {
-        let (jobs, rates_bps) = self.contenders();
-        let mut observed = BTreeMap::new();
-        for (name, contender) in jobs {
-            let Some(TreePattern { pattern, begun, .. }) = self.pattern_of(self.running_trees(&name)) else {
-                continue;
-            };
+        // The names of jobs are borrowed from the rest.
+        let mut interleaver = std::mem::take(&mut self.interleaver);
+        let delays = self.decide(&mut interleaver);
+        for delay in delays {
+            let micros =
+                |time: Duration| u64::try_from(time.saturating_sub(self.now).as_micros()).unwrap_or(u64::MAX);
+            let hold = Hold { after_us: micros(delay.after), until_us: micros(delay.until) };
+            self.send_hold(&delay.job, hold);
+        }
+        for (name, decision) in interleaver.changes() {
+            self.log(JobEvent::Scheduled { name: name.clone(), decision });
+        }
+        self.interleaver = interleaver;
+    }
+
+    fn decide(&self, interleaver: &mut Interleaver<JobName>) -> Vec<Delay<JobName>> {
+        let (contenders, rates_bps) = self.contenders();
+        let mut observed = Vec::new();
+        for ((name, trees), (_, contender)) in self.running_jobs().into_iter().zip(contenders) {
+            let own = trees.into_iter().filter(|tree| tree.name.group.is_empty());
+            let Some(TreePattern { pattern, begun, .. }) = self.pattern_of(own) else { continue };
             let mut links: Vec<usize> = contender.trees.iter().flatten().copied().collect();
             links.sort_unstable();
             links.dedup();
@@ -157,24 +169,10 @@ impl Coordinator {
                 begun,
                 links,
             };
-            observed.insert(name, seen);
+            observed.push((name, seen));
         }
         let rates: Vec<f64> = rates_bps.iter().map(|rate| (*rate).max(8) as f64 / 8.0).collect();
-        let before: BTreeMap<JobName, Option<Decision>> =
-            observed.keys().map(|name| (name.clone(), self.interleaver.decision(name))).collect();
-        let delays = self.interleaver.decide(self.now, &observed, &rates);
-        for delay in delays {
-            let micros =
-                |time: Duration| u64::try_from(time.saturating_sub(self.now).as_micros()).unwrap_or(u64::MAX);
-            let hold = Hold { after_us: micros(delay.after), until_us: micros(delay.until) };
-            self.send_hold(&delay.job, hold);
-        }
-        for (name, before) in before {
-            let decision = self.interleaver.decision(&name);
-            if let Some(decision) = decision.filter(|_| decision != before) {
-                self.log(JobEvent::Scheduled { name, decision });
-            }
-        }
+        interleaver.decide(self.now, &observed, &rates)
     }
 
     fn send_hold(&mut self, name: &JobName, hold: Hold) {

@@ -14,7 +14,7 @@
 //! - If a delay does not shorten what it was to shorten, the same jobs are left alone for [`PAUSE_ITERATIONS`], twice as long after each further failure,
 //!   up to [`PAUSE_MAX`]; each success halves the next such time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -196,8 +196,10 @@ pub struct Delay<K> {
 
 /// What was decided, and is remembered, of a job.
 #[derive(Debug, Clone)]
-struct History {
+struct History<K> {
     decision: Decision,
+    /// The decision before, as long as it was not asked for.
+    before: Option<Decision>,
     /// How long it may still be delayed, as of `counted`.
     budget: Duration,
     counted: Duration,
@@ -209,6 +211,7 @@ struct History {
     shortest: Option<(Duration, f64)>,
     /// What a delay is to shorten.
     trial: Option<Trial>,
+    plan: Option<Plan<K>>,
 }
 
 /// A delay whose effect is not known yet.
@@ -233,9 +236,11 @@ struct Profile {
     rate: f64,
 }
 
-/// The best shifts of some jobs, for their profiles.
+/// The best shifts of some jobs, for their profiles. The first of them has it in its history.
 #[derive(Debug, Clone)]
-struct Plan {
+struct Plan<K> {
+    /// All jobs that are joined by shared links.
+    component: Vec<K>,
     /// Iteration times and spans, in microseconds.
     profiles: Vec<(u64, u64)>,
     links: Vec<Link>,
@@ -247,19 +252,33 @@ struct Plan {
 /// The state machine that decides; `K` names jobs.
 #[derive(Debug)]
 pub struct Interleaver<K> {
-    histories: BTreeMap<K, History>,
-    plans: BTreeMap<Vec<K>, Plan>,
+    histories: BTreeMap<K, History<K>>,
 }
 
 impl<K> Default for Interleaver<K> {
     fn default() -> Self {
-        Self { histories: BTreeMap::new(), plans: BTreeMap::new() }
+        Self { histories: BTreeMap::new() }
     }
 }
 
+/// A job that is decided about.
+struct Job<'a, K> {
+    key: &'a K,
+    observed: &'a Observed,
+    history: &'a mut History<K>,
+}
+
+/// All jobs that are decided about in one heartbeat. Parts of it name them by their numbers.
+struct Round<'a, K> {
+    now: Duration,
+    rates: &'a [f64],
+    jobs: Vec<Job<'a, K>>,
+}
+
 /// Jobs that are planned together.
-struct Group<'a, K> {
-    keys: Vec<K>,
+struct Group<'a> {
+    /// Their numbers.
+    members: Vec<usize>,
     observed: Vec<&'a Observed>,
     profiles: Vec<Profile>,
     /// The common time of iterations, in microseconds, and how many of its own each job has in it.
@@ -275,129 +294,157 @@ impl<K: Ord + Clone> Interleaver<K> {
         Some(self.histories.get(job)?.decision)
     }
 
-    /// Decides about all jobs that run; `rates` are bytes a second of the links that they name. Forgets jobs that are not given.
-    pub fn decide(&mut self, now: Duration, jobs: &BTreeMap<K, Observed>, rates: &[f64]) -> Vec<Delay<K>> {
-        self.histories.retain(|job, _| jobs.contains_key(job));
-        for (job, observed) in jobs {
-            let history = self.histories.entry(job.clone()).or_insert_with(|| History::new(now, observed));
-            history.note(now, observed);
+    /// What was decided anew since this was called last, by job.
+    pub fn changes(&mut self) -> impl Iterator<Item = (&K, Decision)> {
+        self.histories.iter_mut().filter_map(|(job, history)| {
+            let before = history.before.replace(history.decision);
+            (before != Some(history.decision)).then_some((job, history.decision))
+        })
+    }
+
+    /// Decides about all jobs that run, in the order of their names; `rates` are bytes a second of the links that they name. Forgets jobs that are not
+    /// given.
+    ///
+    /// Takes time in proportion to the number of jobs, apart from those whose profile has changed.
+    pub fn decide(&mut self, now: Duration, jobs: &[(&K, Observed)], rates: &[f64]) -> Vec<Delay<K>> {
+        debug_assert!(
+            jobs.is_sorted_by(|(a, _), (b, _)| a < b),
+            "jobs are given in the order of their names"
+        );
+        self.keep(now, jobs);
+        let all = self.histories.values_mut().zip(jobs);
+        let all = all.map(|(history, (key, observed))| Job { key: *key, observed, history });
+        let mut round = Round { now, rates, jobs: all.collect() };
+        let mut known = Vec::new();
+        for (at, job) in round.jobs.iter_mut().enumerate() {
+            job.history.note(now, job.observed);
+            let Observed { confidence, period, bytes, .. } = job.observed;
+            if *confidence >= CONFIDENCE_MIN && !period.is_zero() && *bytes > 0.0 {
+                known.push(at);
+            } else {
+                job.history.decision = Decision::Unknown;
+                job.history.plan = None;
+            }
         }
-        let known = |(_, observed): &(&K, &Observed)| {
-            observed.confidence >= CONFIDENCE_MIN && !observed.period.is_zero() && observed.bytes > 0.0
+        let components = components(&known, |job| &round.jobs[job].observed.links);
+        components.into_iter().flat_map(|component| round.decide_component(&component)).collect()
+    }
+
+    /// Has a history of each of these jobs, and of no others.
+    fn keep(&mut self, now: Duration, jobs: &[(&K, Observed)]) {
+        if self.histories.keys().eq(jobs.iter().map(|(job, _)| *job)) {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.histories);
+        let history = |(job, observed): &(&K, Observed)| {
+            let (job, history) =
+                before.remove_entry(*job).unwrap_or_else(|| ((*job).clone(), History::new(now, observed)));
+            (job, history)
         };
-        for (job, _) in jobs.iter().filter(|job| !known(job)) {
-            self.conclude(job, Decision::Unknown);
-        }
-        let known: BTreeMap<K, &Observed> =
-            jobs.iter().filter(known).map(|(job, observed)| (job.clone(), observed)).collect();
-        let components = components(&known);
-        let current: BTreeSet<&Vec<K>> = components.iter().collect();
-        self.plans.retain(|keys, _| current.contains(keys));
-        components.into_iter().flat_map(|keys| self.decide_component(now, &keys, &known, rates)).collect()
+        self.histories = jobs.iter().map(history).collect();
     }
+}
 
-    fn conclude(&mut self, job: &K, decision: Decision) {
-        if let Some(history) = self.histories.get_mut(job) {
-            history.decision = decision;
-        }
-    }
-
-    fn conclude_all(&mut self, jobs: &[K], decision: Decision) -> Vec<Delay<K>> {
-        jobs.iter().for_each(|job| self.conclude(job, decision));
+impl<'a, K: Ord + Clone> Round<'a, K> {
+    fn conclude(&mut self, jobs: &[usize], decision: Decision) -> Vec<Delay<K>> {
+        jobs.iter().for_each(|job| self.jobs[*job].history.decision = decision);
         Vec::new()
     }
 
-    fn decide_component(
-        &mut self,
-        now: Duration,
-        keys: &[K],
-        known: &BTreeMap<K, &Observed>,
-        rates: &[f64],
-    ) -> Vec<Delay<K>> {
-        if keys.len() < 2 {
-            return self.conclude_all(keys, Decision::Alone);
+    fn histories<'b>(&'b self, group: &'b Group<'_>) -> impl Iterator<Item = &'b History<K>> {
+        group.members.iter().map(|job| &*self.jobs[*job].history)
+    }
+
+    /// Forgets plans for other jobs than these.
+    fn keep_plan(&mut self, component: &[usize]) {
+        let is_current =
+            |plan: &Plan<K>| plan.component.iter().eq(component.iter().map(|job| self.jobs[*job].key));
+        let first = &self.jobs[component[0]].history.plan;
+        let kept = first.as_ref().is_some_and(is_current);
+        for job in &component[usize::from(kept)..] {
+            self.jobs[*job].history.plan = None;
         }
-        if keys.len() > JOBS_MAX {
-            return self.conclude_all(keys, Decision::Crowded);
+    }
+
+    fn decide_component(&mut self, component: &[usize]) -> Vec<Delay<K>> {
+        self.keep_plan(component);
+        if component.len() < 2 {
+            return self.conclude(component, Decision::Alone);
         }
-        let Some((group, unmatched)) = self.group(keys, known, rates) else {
-            return self.conclude_all(keys, Decision::Unmatched);
+        if component.len() > JOBS_MAX {
+            return self.conclude(component, Decision::Crowded);
+        }
+        let Some((group, unmatched)) = self.group(component) else {
+            return self.conclude(component, Decision::Unmatched);
         };
-        self.conclude_all(&unmatched, Decision::Unmatched);
-        let histories: Vec<&History> = group.keys.iter().filter_map(|key| self.histories.get(key)).collect();
-        if histories.iter().any(|history| now < history.paused_until) {
+        self.conclude(&unmatched, Decision::Unmatched);
+        let now = self.now;
+        if self.histories(&group).any(|history| now < history.paused_until) {
             return Vec::new();
         }
         let excess: Duration = group.profiles.iter().map(|profile| profile.excess).sum();
-        if let Some(pause) = self.judge(now, &group, excess) {
-            self.plans.remove(keys);
-            return self.conclude_all(&group.keys, Decision::Ineffective { pause });
+        if let Some(pause) = self.judge(&group, excess) {
+            self.jobs[component[0]].history.plan = None;
+            return self.conclude(&group.members, Decision::Ineffective { pause });
         }
-        if let Some(orders) = self.pace(now, keys, &group) {
+        if let Some(orders) = self.pace(component[0], &group) {
             return orders;
         }
-        let others = group.keys.len() - 1;
+        let others = group.members.len() - 1;
         let slowed = |profile: &Profile| profile.excess > profile.period.mul_f64(SLOWED_MIN);
         if !group.profiles.iter().any(slowed) {
-            return self.conclude_all(&group.keys, Decision::Interleaved { others });
+            return self.conclude(&group.members, Decision::Interleaved { others });
         }
-        let Some(shifts_us) = self.plan(keys, &group) else {
-            return self.conclude_all(&group.keys, Decision::Looped);
+        let Some(shifts_us) = self.plan(component, &group) else {
+            return self.conclude(&group.members, Decision::Looped);
         };
         let gain_us = group.cost_us(&group.phases_us()) - group.cost_us(&shifts_us);
         if gain_us < GAIN_MIN * group.base_us as f64 {
-            return self.conclude_all(&group.keys, Decision::Interleaved { others });
+            return self.conclude(&group.members, Decision::Interleaved { others });
         }
         let gain = Duration::from_micros(gain_us as u64);
-        let orders = self.delay(now, &group, &shifts_us, (excess, gain));
-        if let Some(plan) = self.plans.get_mut(keys) {
+        let orders = self.delay(&group, &shifts_us, (excess, gain));
+        if let Some(plan) = &mut self.jobs[component[0]].history.plan {
             plan.formed = !orders.is_empty();
         }
         orders
     }
 
     /// The jobs that are planned together, and those whose iteration times do not match theirs; `None` if there are no two.
-    fn group<'a>(
-        &self,
-        keys: &[K],
-        known: &BTreeMap<K, &'a Observed>,
-        rates: &[f64],
-    ) -> Option<(Group<'a, K>, Vec<K>)> {
-        let all: Vec<(&K, &'a Observed, Profile)> = keys
-            .iter()
-            .filter_map(|key| {
-                let (observed, history) = (*known.get(key)?, self.histories.get(key)?);
-                Some((key, observed, history.profile(observed, rates)))
-            })
-            .collect();
+    fn group(&self, component: &[usize]) -> Option<(Group<'a>, Vec<usize>)> {
+        let profile = |job: &usize| {
+            let Job { observed, history, .. } = &self.jobs[*job];
+            (*job, history.profile(observed, self.rates))
+        };
+        let all: Vec<(usize, Profile)> = component.iter().map(profile).collect();
         let matched = |base: Duration| {
-            all.iter().filter(move |(.., profile)| multiple(base, profile.period).is_some()).count()
+            all.iter().filter(move |(_, profile)| multiple(base, profile.period).is_some()).count()
         };
         // Of those that match the most others the longest.
         let base =
-            all.iter().map(|(.., profile)| profile.period).max_by_key(|base| (matched(*base), *base))?;
+            all.iter().map(|(_, profile)| profile.period).max_by_key(|base| (matched(*base), *base))?;
         let (chosen, unmatched): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(.., profile)| multiple(base, profile.period).is_some());
+            all.into_iter().partition(|(_, profile)| multiple(base, profile.period).is_some());
         if chosen.len() < 2 {
             return None;
         }
-        let unmatched = unmatched.into_iter().map(|(key, ..)| key.clone()).collect();
+        let unmatched = unmatched.into_iter().map(|(job, _)| job).collect();
         let multiples: Vec<u64> =
-            chosen.iter().filter_map(|(.., profile)| multiple(base, profile.period)).collect();
-        let (keys, rest): (Vec<K>, Vec<_>) =
-            chosen.into_iter().map(|(key, observed, profile)| (key.clone(), (observed, profile))).unzip();
-        let (observed, profiles) = rest.into_iter().unzip();
-        Some((Group::new(keys, (observed, profiles), base, multiples, rates), unmatched))
+            chosen.iter().filter_map(|(_, profile)| multiple(base, profile.period)).collect();
+        let (members, profiles): (Vec<usize>, Vec<Profile>) = chosen.into_iter().unzip();
+        let observed = members.iter().map(|job| self.jobs[*job].observed).collect();
+        Some((Group::new(members, (observed, profiles), base, multiples, self.rates), unmatched))
     }
 
     /// Whether the last delay of these jobs has had its effect, if there was one: the time for which they are left alone if not.
-    fn judge(&mut self, now: Duration, group: &Group<'_, K>, excess: Duration) -> Option<Duration> {
-        let mut failed = None;
-        let trials = group.keys.iter().filter_map(|key| self.histories.get(key)?.trial.clone());
+    fn judge(&mut self, group: &Group<'_>, excess: Duration) -> Option<Duration> {
+        let trials = self.histories(group).filter_map(|history| history.trial.clone());
+        let now = self.now;
         let trial = trials.max_by_key(|trial| trial.judged_at).filter(|trial| trial.judged_at <= now)?;
         let effective = excess + trial.gain.mul_f64(EFFECT_MIN) <= trial.excess;
-        for key in &group.keys {
-            let Some(history) = self.histories.get_mut(key) else { continue };
+        let mut failed = None;
+        for job in &group.members {
+            let history = &mut *self.jobs[*job].history;
             history.trial = None;
             if effective {
                 history.pause = (history.pause / 2).max(PAUSE_ITERATIONS);
@@ -412,11 +459,11 @@ impl<K: Ord + Clone> Interleaver<K> {
     }
 
     /// The best shifts, if any suit all links.
-    fn plan(&mut self, component: &[K], group: &Group<'_, K>) -> Option<Vec<u64>> {
+    fn plan(&mut self, component: &[usize], group: &Group<'_>) -> Option<Vec<u64>> {
         let profiles: Vec<(u64, u64)> =
             group.profiles.iter().map(|profile| (micros(profile.period), micros(profile.span))).collect();
         let near = |(a, b): (&(u64, u64), &(u64, u64))| is_near(a.0, b.0) && is_near(a.1, b.1);
-        if let Some(plan) = self.plans.get(component)
+        if let Some(plan) = &self.jobs[component[0]].history.plan
             && plan.links == group.links
             && plan.profiles.len() == profiles.len()
             && plan.profiles.iter().zip(&profiles).all(near)
@@ -425,23 +472,27 @@ impl<K: Ord + Clone> Interleaver<K> {
         }
         let placed = place(&group.spread(), std::slice::from_ref(&group.links), ANGLES, SEED);
         let shifts_us = placed.ok().flatten().map(|placed| placed.shifts_us);
-        self.plans.insert(
-            component.to_vec(),
-            Plan { profiles, links: group.links.clone(), shifts_us: shifts_us.clone(), formed: false },
-        );
+        let component_keys = component.iter().map(|job| self.jobs[*job].key.clone()).collect();
+        self.jobs[component[0]].history.plan = Some(Plan {
+            component: component_keys,
+            profiles,
+            links: group.links.clone(),
+            shifts_us: shifts_us.clone(),
+            formed: false,
+        });
         shifts_us
     }
 
-    /// Keeps jobs in turns that have the shifts of their plan; `None` if they have not, or nothing is planned.
-    fn pace(&mut self, now: Duration, component: &[K], group: &Group<'_, K>) -> Option<Vec<Delay<K>>> {
-        let waits = group.keys.iter().any(|key| {
-            let trial = self.histories.get(key).and_then(|history| history.trial.as_ref());
-            trial.is_some_and(|trial| now < trial.judged_at)
-        });
-        let plan = self.plans.get_mut(component).filter(|plan| plan.formed)?;
-        let shifts_us = plan.shifts_us.clone().filter(|shifts| shifts.len() == group.keys.len())?;
+    /// Keeps jobs in turns that have the shifts of their plan, which the first of the component has; `None` if they have not, or nothing is planned.
+    fn pace(&mut self, first: usize, group: &Group<'_>) -> Option<Vec<Delay<K>>> {
+        let now = self.now;
+        let waits = self
+            .histories(group)
+            .any(|history| history.trial.as_ref().is_some_and(|trial| now < trial.judged_at));
+        let plan = self.jobs[first].history.plan.as_mut().filter(|plan| plan.formed)?;
+        let shifts_us = plan.shifts_us.clone().filter(|shifts| shifts.len() == group.members.len())?;
         let next = group.next_begins(now + LEAD, |job| group.profiles[job].period);
-        let plans = (0..group.keys.len()).map(|kept| group.delays(&next, &shifts_us, kept));
+        let plans = (0..group.members.len()).map(|kept| group.delays(&next, &shifts_us, kept));
         let delays = plans.min_by_key(|delays| delays.iter().sum::<Duration>())?;
         let part = |delay: Duration| delay.as_secs_f64() * 1e6 / group.base_us as f64;
         if delays.iter().any(|delay| part(*delay) > PACE_MAX) {
@@ -450,14 +501,15 @@ impl<K: Ord + Clone> Interleaver<K> {
             return waits.then(Vec::new);
         }
         let mut orders = Vec::new();
-        for (at, (key, by)) in group.keys.iter().zip(&delays).enumerate() {
-            let Some(history) = self.histories.get_mut(key) else { continue };
+        for (at, by) in delays.iter().enumerate() {
+            let Job { key, history, .. } = &mut self.jobs[group.members[at]];
+            let key: &K = key;
             if !waits {
-                history.decision = Decision::InTurns { others: group.keys.len() - 1 };
+                history.decision = Decision::InTurns { others: group.members.len() - 1 };
             }
             if part(*by) >= PACE_MIN && *by <= history.budget {
                 history.budget -= *by;
-                orders.push(group.order(at, now, next[at], *by));
+                orders.push(group.order(at, key, now, next[at], *by));
             }
         }
         Some(orders)
@@ -467,28 +519,28 @@ impl<K: Ord + Clone> Interleaver<K> {
     /// alone, and `gain` how much of that is to be gained.
     fn delay(
         &mut self,
-        now: Duration,
-        group: &Group<'_, K>,
+        group: &Group<'_>,
         shifts_us: &[u64],
         (excess, gain): (Duration, Duration),
     ) -> Vec<Delay<K>> {
+        let now = self.now;
         let next = group.next_begins(now + LEAD, |job| group.observed[job].period);
-        let others = group.keys.len() - 1;
+        let others = group.members.len() - 1;
         let mut plans: Vec<Vec<Duration>> =
-            (0..group.keys.len()).map(|kept| group.delays(&next, shifts_us, kept)).collect();
+            (0..group.members.len()).map(|kept| group.delays(&next, shifts_us, kept)).collect();
         plans.sort_by_key(|delays| delays.iter().sum::<Duration>());
         let affordable = |delays: &Vec<Duration>| {
-            let budget = |key| self.histories.get(key).map_or(Duration::ZERO, |history| history.budget);
-            group.keys.iter().zip(delays).all(|(key, delay)| *delay <= budget(key))
+            self.histories(group).zip(delays).all(|(history, delay)| *delay <= history.budget)
         };
         let Some(delays) = plans.into_iter().find(affordable) else {
-            return self.conclude_all(&group.keys, Decision::Spent);
+            return self.conclude(&group.members, Decision::Spent);
         };
         let mut orders = Vec::new();
         let settled = next.iter().zip(&delays).map(|(next, delay)| *next + *delay).max().unwrap_or(now)
             + Duration::from_micros(group.base_us) * SETTLING_ITERATIONS;
-        for (at, (key, by)) in group.keys.iter().zip(&delays).enumerate() {
-            let Some(history) = self.histories.get_mut(key) else { continue };
+        for (at, by) in delays.iter().enumerate() {
+            let Job { key, history, .. } = &mut self.jobs[group.members[at]];
+            let key: &K = key;
             history.trial = Some(Trial { excess, gain, judged_at: settled });
             history.decision = Decision::InTurns { others };
             if by.is_zero() {
@@ -496,22 +548,24 @@ impl<K: Ord + Clone> Interleaver<K> {
             }
             history.budget -= *by;
             history.decision = Decision::Delayed { by: *by, others, gain };
-            orders.push(group.order(at, now, next[at], *by));
+            orders.push(group.order(at, key, now, next[at], *by));
         }
         orders
     }
 }
 
-impl History {
+impl<K> History<K> {
     fn new(now: Duration, observed: &Observed) -> Self {
         Self {
             decision: Decision::Unknown,
+            before: None,
             budget: observed.period,
             counted: now,
             paused_until: Duration::ZERO,
             pause: PAUSE_ITERATIONS,
             shortest: None,
             trial: None,
+            plan: None,
         }
     }
 
@@ -543,18 +597,9 @@ impl History {
     }
 }
 
-impl<K: Clone> Group<'_, K> {
-    /// The order that delays a job's iteration. It holds from the middle of the pause before.
-    fn order(&self, job: usize, now: Duration, next: Duration, by: Duration) -> Delay<K> {
-        let quiet = self.observed[job].period.saturating_sub(self.observed[job].span);
-        let after = next.saturating_sub(quiet / 2).max(now);
-        Delay { job: self.keys[job].clone(), after, until: next + by }
-    }
-}
-
-impl<'a, K> Group<'a, K> {
+impl<'a> Group<'a> {
     fn new(
-        keys: Vec<K>,
+        members: Vec<usize>,
         (observed, profiles): (Vec<&'a Observed>, Vec<Profile>),
         base: Duration,
         multiples: Vec<u64>,
@@ -570,7 +615,14 @@ impl<'a, K> Group<'a, K> {
             Circle { period_us, phases: vec![Phase { from_us: 0, to_us, rate: profile.rate }] }
         };
         let circles = profiles.iter().zip(&multiples).map(circle).collect();
-        Self { keys, observed, profiles, base_us, multiples, links, circles }
+        Self { members, observed, profiles, base_us, multiples, links, circles }
+    }
+
+    /// The order that delays a job's iteration. It holds from the middle of the pause before.
+    fn order<K: Clone>(&self, job: usize, key: &K, now: Duration, next: Duration, by: Duration) -> Delay<K> {
+        let quiet = self.observed[job].period.saturating_sub(self.observed[job].span);
+        let after = next.saturating_sub(quiet / 2).max(now);
+        Delay { job: key.clone(), after, until: next + by }
     }
 
     /// An iteration of this job within the common time, in microseconds.
@@ -684,22 +736,32 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Jobs that are joined by shared links, each list in order.
-fn components<K: Ord + Clone>(jobs: &BTreeMap<K, &Observed>) -> Vec<Vec<K>> {
-    let mut component: BTreeMap<&K, usize> = jobs.keys().enumerate().map(|(at, job)| (job, at)).collect();
-    let mut user: BTreeMap<usize, &K> = BTreeMap::new();
-    for (job, observed) in jobs {
-        for link in &observed.links {
-            let Some(other) = user.insert(*link, job) else { continue };
-            let (from, to) = (component[other], component[job]);
-            component.values_mut().filter(|at| **at == from).for_each(|at| *at = to);
+/// Those of these jobs that are joined by shared links, each list in order.
+fn components<'a>(jobs: &[usize], links: impl Fn(usize) -> &'a [usize]) -> Vec<Vec<usize>> {
+    let mut parents: Vec<usize> = (0..jobs.len()).collect();
+    let root = |parents: &mut [usize], mut at: usize| {
+        while parents[at] != at {
+            parents[at] = parents[parents[at]];
+            at = parents[at];
+        }
+        at
+    };
+    let mut users: Vec<Option<usize>> = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        for link in links(*job) {
+            users.resize(users.len().max(link + 1), None);
+            let Some(other) = users[*link].replace(at) else { continue };
+            let (one, other) = (root(&mut parents, at), root(&mut parents, other));
+            // The first job of a component is its root.
+            parents[one.max(other)] = one.min(other);
         }
     }
-    let mut all: BTreeMap<usize, Vec<K>> = BTreeMap::new();
-    for (job, at) in component {
-        all.entry(at).or_default().push(job.clone());
+    let mut all: Vec<Vec<usize>> = vec![Vec::new(); jobs.len()];
+    for (at, job) in jobs.iter().enumerate() {
+        all[root(&mut parents, at)].push(*job);
     }
-    all.into_values().collect()
+    all.retain(|component| !component.is_empty());
+    all
 }
 
 #[cfg(test)]
