@@ -459,7 +459,10 @@ impl Coordinator {
                 );
             }
             (
-                SessionRequest::Alive { .. } | SessionRequest::Stalled(_) | SessionRequest::Pattern(_),
+                SessionRequest::Alive { .. }
+                | SessionRequest::Stalled(_)
+                | SessionRequest::Pattern(_)
+                | SessionRequest::Paths(_),
                 Stage::Greeting,
             ) => {
                 self.refuse(id, Refused::protocol("the first request must be a join or a resume"));
@@ -468,11 +471,8 @@ impl Coordinator {
                 self.note_counters(job, rank, counters);
             }
             (SessionRequest::Alive { .. }, _) => {}
-            (SessionRequest::Pattern(pattern), Stage::Active { job, rank }) => {
-                session.patterned = true;
-                self.note_pattern(job, rank, pattern);
-            }
-            (SessionRequest::Pattern(_), _) => {}
+            (SessionRequest::Pattern(pattern), stage) => self.note_pattern(id, stage, pattern),
+            (SessionRequest::Paths(report), stage) => self.note_paths(stage, report),
             (SessionRequest::Stalled(report), stage) => self.note_stall(stage, report),
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }

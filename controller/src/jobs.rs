@@ -17,7 +17,7 @@ use crate::rebalance;
 use crate::record::{JobName, JobSpec, PlaceRecord};
 use crate::schedule::interleave::Decision;
 use crate::ticket::TicketKey;
-use crate::traffic::{TreePatterns, TreeTraffic};
+use crate::traffic::{TreePaths, TreePatterns, TreeTraffic};
 use crate::view::Finding;
 use netfold_control::Band;
 use netfold_control::Refusal;
@@ -182,6 +182,8 @@ pub(crate) struct ActiveTree {
     pub(crate) traffic: TreeTraffic,
     /// What they report of their iterations.
     pub(crate) patterns: TreePatterns,
+    /// What they report of their paths.
+    pub(crate) paths: TreePaths,
     /// Its stalls.
     pub(crate) stalls: Stalls,
 }

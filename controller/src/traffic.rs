@@ -4,10 +4,12 @@
 
 mod diagnosis;
 mod links;
+mod paths;
 mod pattern;
 
 pub(crate) use diagnosis::{Change, findings_of_job};
 pub(crate) use links::{AccessLink, LinkedTree, of_links};
+pub(crate) use paths::{AVOIDED_MAX, TreePaths};
 pub(crate) use pattern::{TreePattern, TreePatterns};
 
 use crate::view::TrafficView;

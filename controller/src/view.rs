@@ -1,7 +1,7 @@
 //! What people and programs see of a control plane: one moment of it, as plain data.
 
 use crate::record::{JobName, JobSpec, JobState, Quota};
-use netfold_control::{Band, MemberCounters, Numerics};
+use netfold_control::{Band, MemberCounters, Numerics, PathPolicy};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -83,6 +83,8 @@ pub struct JobView {
     pub findings: Vec<Finding>,
     /// Its communication pattern, as its workers measure it; once there is one. Not that of its groups.
     pub pattern: Option<PatternView>,
+    /// How its workers use their paths, where they have several UDP ports; once they have reported it. Not those of its groups.
+    pub paths: Option<PathsView>,
     /// What the schedule does about it, and why, in one sentence; where there is one that shifts jobs in time.
     pub schedule: Option<String>,
     /// Whether its trees are moved for the load of links, and why, in one sentence; where trees are placed by demand.
@@ -161,6 +163,36 @@ pub struct PatternView {
     pub members: u32,
     /// Whether the job's declared iteration differs from it, and is ignored.
     pub contradicts: bool,
+}
+
+/// How the workers of a job use their paths.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PathsView {
+    /// UDP ports of each worker, each of which is a path.
+    pub udp_ports: u8,
+    /// How workers choose among them.
+    pub policy: PathPolicy,
+    /// Workers whose packets of the last seconds are known.
+    pub members: u32,
+    /// Paths by which a worker has sent less than a quarter of an even share.
+    pub avoided_count: u32,
+    /// The first 16 of them.
+    pub avoided: Vec<AvoidedPathView>,
+}
+
+/// A path that a worker avoids.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AvoidedPathView {
+    /// The worker.
+    pub rank: u16,
+    /// The tree of the job in which it is.
+    pub tree: u8,
+    /// Which of the worker's consecutive UDP ports it begins at, from 0.
+    pub path: u8,
+    /// Part of the worker's packets that it has sent by this path, of 1.
+    pub share: f64,
+    /// How long the last answered probe took, in microseconds; 0 if it is not known.
+    pub round_trip_us: u32,
 }
 
 /// Something that slows a job down, as concluded from its workers' counters.

@@ -356,6 +356,9 @@ impl Engine {
             if let Some(pattern) = self.iterations.pattern(now) {
                 self.events.post_pattern(pattern);
             }
+            if let Some(report) = self.streams.path_report() {
+                self.events.post_paths(report);
+            }
             if let Some(report) = self.flight.watch(now, &self.streams, &counters) {
                 self.events.post_stall(report);
             }

@@ -295,6 +295,11 @@ impl Runner<'_> {
                 {
                     self.send(&SessionRequest::Pattern(pattern));
                 }
+                if self.machine.reports_paths()
+                    && let Some(report) = self.events.take_paths()
+                {
+                    self.send(&SessionRequest::Paths(report));
+                }
             }
             SessionAction::Send(request) => self.send(&request),
             SessionAction::Connect { timeout } => self.connect(timeout),

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netfold_control::{Band, CommunicationPattern, Hold, MemberCounters, RankEventKind, StallReport};
+use netfold_control::{
+    Band, CommunicationPattern, Hold, MemberCounters, PathReport, RankEventKind, StallReport,
+};
 
 use crate::error::Error;
 use crate::lower::SwitchOperation;
@@ -23,6 +25,8 @@ struct Shared {
     stall: Mutex<Option<(Instant, StallReport)>>,
     /// The engine's newest pattern that the session's thread has not sent, and when it was made.
     pattern: Mutex<Option<(Instant, CommunicationPattern)>>,
+    /// How the engine uses its paths, unless the session's thread has sent it.
+    paths: Mutex<Option<PathReport>>,
     /// Notified of every event.
     engine: Arc<Mailbox<SwitchOperation>>,
 }
@@ -46,6 +50,7 @@ impl SessionEvents {
             counters: Mutex::default(),
             stall: Mutex::default(),
             pattern: Mutex::default(),
+            paths: Mutex::default(),
             engine,
         }))
     }
@@ -116,6 +121,16 @@ impl SessionEvents {
     pub(crate) fn take_pattern(&self) -> Option<CommunicationPattern> {
         let (at, pattern) = self.0.pattern.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(pattern.delayed(crate::report::micros(at.elapsed())))
+    }
+
+    /// Engine: has the session's thread send how paths are used.
+    pub(crate) fn post_paths(&self, report: PathReport) {
+        *self.0.paths.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    /// The report of paths that is to be sent now, if there is one.
+    pub(crate) fn take_paths(&self) -> Option<PathReport> {
+        self.0.paths.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Engine: publishes its counters at this attachment.

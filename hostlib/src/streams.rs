@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use netfold_control::{Band, MemberCounters};
+use netfold_control::{Band, MemberCounters, PathReport};
 use netfold_proto::paths::Paths;
 use netfold_proto::{
     Handled, Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker, WorkerConfig,
@@ -98,6 +98,11 @@ impl Streams {
     /// From how many UDP ports packets are sent.
     pub(crate) fn path_count(&self) -> u8 {
         self.paths.as_ref().map_or(1, Paths::count)
+    }
+
+    /// How much was sent by each path, where there are several.
+    pub(crate) fn path_report(&self) -> Option<PathReport> {
+        self.paths.as_ref().map(Paths::report)
     }
 
     /// Masks what is sent from now on, and removes the masks from results. `key` is this attachment's alone.

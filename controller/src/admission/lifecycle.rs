@@ -145,6 +145,7 @@ impl Coordinator {
             retiring: 0,
             traffic: crate::traffic::TreeTraffic::default(),
             patterns: crate::traffic::TreePatterns::default(),
+            paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
         };
         self.active.insert(job, active);
@@ -244,6 +245,7 @@ impl Coordinator {
             });
             admission.band = band;
             admission.patterns = true;
+            admission.path_reports = admission.multipath.is_some();
             admission.grace_ms = u32::try_from(self.config.grace.as_millis()).unwrap_or(u32::MAX);
             admission.ticket = (admission.grace_ms > 0).then(|| ticket_key.ticket(rank));
             self.outputs.push_back(Output::Send { session: id, event: SessionEvent::Admitted(admission) });

@@ -91,6 +91,7 @@ impl Coordinator {
             retiring: 0,
             traffic: crate::traffic::TreeTraffic::default(),
             patterns: crate::traffic::TreePatterns::default(),
+            paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
         };
         self.names.insert(active.name.clone(), Named::Active(number));

@@ -1,13 +1,13 @@
 //! Schedules over jobs that run, by their measured communication patterns: delays of iterations, and the profiles by which jobs are ranked.
 
-use super::{Coordinator, Named};
+use super::{Coordinator, Named, SessionId, Stage};
 use crate::jobs::{ActiveTree, JobEvent, TreePhase};
 use crate::record::JobName;
 use crate::schedule::Schedule;
 use crate::schedule::interleave::{CONFIDENCE_MIN, Delay, Interleaver, Observed};
-use crate::traffic::TreePattern;
-use crate::view::PatternView;
-use netfold_control::{CommunicationPattern, Hold, Iteration, SessionEvent};
+use crate::traffic::{AVOIDED_MAX, TreePattern};
+use crate::view::{PathsView, PatternView};
+use netfold_control::{CommunicationPattern, Hold, Iteration, PathReport, SessionEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -29,13 +29,50 @@ pub(super) struct Ranked {
 
 impl Coordinator {
     /// A member reports what it has measured of the job's iterations.
-    pub(super) fn note_pattern(&mut self, job: u16, rank: u16, pattern: CommunicationPattern) {
+    pub(super) fn note_pattern(&mut self, id: SessionId, stage: Stage, pattern: CommunicationPattern) {
+        let Stage::Active { job, rank } = stage else { return };
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.patterned = true;
+        }
         let now = self.now;
         if let Some(active) = self.active.get_mut(&job)
             && active.members.contains_key(&rank)
         {
             active.patterns.report(now, rank, pattern);
         }
+    }
+
+    /// A member reports how it uses its paths.
+    pub(super) fn note_paths(&mut self, stage: Stage, report: PathReport) {
+        let Stage::Active { job, rank } = stage else { return };
+        let now = self.now;
+        if let Some(active) = self.active.get_mut(&job)
+            && active.members.contains_key(&rank)
+        {
+            active.paths.report(now, rank, active.spec.udp_ports, report);
+        }
+    }
+
+    /// How the job's workers use their paths, not in its groups; once that is known.
+    pub(super) fn paths_view(&self, name: &JobName) -> Option<PathsView> {
+        let mut view: Option<PathsView> = None;
+        for tree in self.running_trees(name).filter(|tree| tree.spec.udp_ports > 1) {
+            let (members, avoided) = tree.paths.avoided(self.now, tree.name.tree);
+            let count = |items: usize| u32::try_from(items).unwrap_or(u32::MAX);
+            let view = view.get_or_insert_with(|| PathsView {
+                udp_ports: tree.spec.udp_ports,
+                policy: self.config.multipath.map(|multipath| multipath.policy).unwrap_or_default(),
+                members: 0,
+                avoided_count: 0,
+                avoided: Vec::new(),
+            });
+            view.members = view.members.max(count(members));
+            view.avoided_count = view.avoided_count.saturating_add(count(avoided.len()));
+            view.avoided.extend(avoided);
+        }
+        let mut view = view.filter(|view| view.members > 0)?;
+        view.avoided.truncate(AVOIDED_MAX);
+        Some(view)
     }
 
     /// The trees of a job, not of its groups, that run.

@@ -88,6 +88,7 @@ impl Coordinator {
             traffic,
             findings,
             pattern: self.pattern_view(name),
+            paths: self.paths_view(name),
             schedule: self.schedule_of(name),
             placement: self.placement_of(name),
             membership: self.view_membership(name),

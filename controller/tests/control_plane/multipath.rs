@@ -2,8 +2,11 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{Join, Mode, Multipath, PathPolicy, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{Join, Mode, Multipath, PathPolicy, PathReport, Refusal, SessionEvent, SessionRequest};
 use netfold_controller::admission::{Config, SessionId};
+use netfold_controller::record::JobName;
+use netfold_controller::view::PathsView;
+use std::time::Duration;
 
 const SIXTEEN: Multipath = Multipath { udp_ports: 16, policy: PathPolicy::Reps };
 
@@ -51,6 +54,46 @@ fn members_and_their_switch_have_the_same_number_of_ports() {
     let switch = bench.fake.lock();
     assert!(switch.ports.values().zip([6000, 6016]).all(|(peer, port)| peer.port() == port));
     assert_eq!(switch.udp_ports.values().copied().collect::<Vec<_>>(), [16, 16]);
+}
+
+#[test]
+fn paths_that_a_member_avoids_are_shown() {
+    let mut bench = bench(Some(SIXTEEN), true);
+    let members: Vec<SessionId> =
+        (0..2).map(|rank| join(&mut bench, (rank, 2), 6000 + 16 * rank, 16)).collect();
+    bench.run_tasks();
+    assert!(bench.received[&members[0]].admission().expect("both are admitted").path_reports);
+    let paths = |bench: &Bench| -> Option<PathsView> {
+        let name = JobName { tenant: String::new(), job: "demo".into() };
+        bench.coordinator.view_job(&name).expect("it runs").paths
+    };
+    let report = |sent: u64, by_fifth: u64| {
+        let sent = (0..16).map(|path| if path == 5 { by_fifth } else { sent }).collect();
+        SessionRequest::Paths(PathReport { sent, round_trip_us: vec![300; 16] })
+    };
+    assert_eq!(paths(&bench), None);
+    members.iter().for_each(|id| bench.say(*id, report(10, 10)));
+    bench.pass(Duration::from_millis(500));
+    assert_eq!(paths(&bench), None, "when these were sent is not known");
+    bench.say(members[0], report(1_010, 1_010));
+    bench.say(members[1], report(1_010, 15));
+    let seen = paths(&bench).expect("both have reported");
+    assert_eq!((seen.udp_ports, seen.policy, seen.members, seen.avoided_count), (16, PathPolicy::Reps, 2, 1));
+    assert_eq!((seen.avoided[0].rank, seen.avoided[0].path, seen.avoided[0].round_trip_us), (1, 5, 300));
+    assert!((seen.avoided[0].share - 5.0 / 15_005.0).abs() < 1e-9);
+    // Of other ports than its own, or fewer packets than before: ignored, and the session goes on.
+    bench.say(members[1], report(0, 0));
+    bench.say(
+        members[1],
+        SessionRequest::Paths(PathReport { sent: vec![1 << 40; 64], round_trip_us: vec![1; 64] }),
+    );
+    assert_eq!(paths(&bench), Some(seen));
+    bench.pass(Duration::from_millis(500));
+    assert!(!bench.received[&members[1]].closed);
+    let stranger = bench.open().expect("there is room");
+    bench.say(stranger, report(0, 0));
+    assert_eq!(bench.received[&stranger].refusal(), Some(Refusal::Protocol));
+    bench.finish();
 }
 
 #[test]

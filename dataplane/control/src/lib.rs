@@ -28,7 +28,7 @@ pub use crate::membership::{
     Enroll, EnrollRole, Enrolled, NotResized, RANKS_NAMED_MAX, RESIZE_TIMEOUT_MS_MAX, Resize, Resized,
 };
 pub use crate::path::{PathChallenge, PathToken};
-pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy};
+pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy, PathReport};
 pub use crate::pattern::{CommunicationPattern, Hold};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::stall::{RANK_EVENTS_MAX, RankEvent, RankEventKind, StallReport};
@@ -185,6 +185,9 @@ pub enum SessionRequest {
     /// What the member has measured of the job's iterations. Sent with heartbeats, by members of jobs that run, where the admission asks for
     /// [patterns](Admission::patterns): a server ignores one that is impossible, and the session goes on.
     Pattern(CommunicationPattern),
+    /// How much the member has sent by each of its paths. Sent with heartbeats, by members of jobs that run and whose workers have several UDP ports, where
+    /// the admission asks for [it](Admission::path_reports): a server ignores a report that is impossible, and the session goes on.
+    Paths(PathReport),
     /// The path token that the worker has received from its switch: the proof that it receives packets at its address. The reply to
     /// [`SessionEvent::Path`].
     Path {
@@ -469,6 +472,9 @@ pub struct Admission {
     /// Whether the server takes [patterns](SessionRequest::Pattern) of the job's iterations.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub patterns: bool,
+    /// Whether the server takes [reports](SessionRequest::Paths) of how paths are used.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub path_reports: bool,
 }
 
 impl Admission {
@@ -495,6 +501,7 @@ impl Admission {
             multipath: None,
             band: None,
             patterns: false,
+            path_reports: false,
         }
     }
 }

@@ -61,6 +61,26 @@ impl Multipath {
     }
 }
 
+/// How much a member of a job whose workers have several UDP ports has sent by each of its paths, and how long they take. Fields of later releases are
+/// ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct PathReport {
+    /// Packets sent from each UDP port since the member's admission.
+    pub sent: Vec<u64>,
+    /// How long the last answered probe of each port took, in microseconds; 0 where none was answered, and under policies without probes.
+    pub round_trip_us: Vec<u32>,
+}
+
+impl PathReport {
+    /// Whether a member with so many UDP ports, whose report was `earlier`, may report this now.
+    pub fn may_follow(&self, earlier: &Self, udp_ports: u8) -> bool {
+        let ports = usize::from(udp_ports);
+        self.sent.len() == ports
+            && self.round_trip_us.len() == ports
+            && earlier.sent.iter().zip(&self.sent).all(|(earlier, now)| earlier <= now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +92,23 @@ mod tests {
             assert_eq!(PathPolicy::from_name(policy.name()), Some(*policy));
         }
         assert_eq!(PathPolicy::from_name("ecmp"), None);
+    }
+
+    #[test]
+    fn impossible_reports_are_recognised() {
+        let report =
+            |sent: &[u64], ports: usize| PathReport { sent: sent.to_vec(), round_trip_us: vec![0; ports] };
+        let first = report(&[3, 4], 2);
+        assert!(first.may_follow(&PathReport::default(), 2));
+        assert!(report(&[3, 9], 2).may_follow(&first, 2));
+        for impossible in [report(&[3], 1), report(&[3, 4], 1), report(&[3, 4, 5], 3), report(&[3, 3], 2)] {
+            assert!(!impossible.may_follow(&first, 2), "{impossible:?}");
+        }
+        let request = crate::SessionRequest::Paths(first);
+        assert_eq!(
+            serde_json::to_string(&request).unwrap(),
+            r#"{"type":"paths","sent":[3,4],"round_trip_us":[0,0]}"#
+        );
     }
 
     #[test]

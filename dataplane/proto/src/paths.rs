@@ -15,7 +15,7 @@
 
 use core::time::Duration;
 
-use netfold_control::{Multipath, PATHS_MAX, PathPolicy};
+use netfold_control::{Multipath, PATHS_MAX, PathPolicy, PathReport};
 
 use crate::Instant;
 use crate::spray::{Mixed, Oblivious, PacketOutcome, Reps, Spray, ValuesError};
@@ -272,6 +272,19 @@ impl Paths {
             if deficit >= OF_PACKET {
                 return (index, (deficit / OF_PACKET) as u8);
             }
+        }
+    }
+
+    /// What has been sent by each, and how long they take, for those who watch the job. Allocates.
+    #[must_use]
+    pub fn report(&self) -> PathReport {
+        let micros = |stats: PathStats| stats.round_trip.map_or(0, |took| took.as_micros().max(1));
+        PathReport {
+            sent: self.stats().map(|stats| stats.sent).collect(),
+            round_trip_us: self
+                .stats()
+                .map(|stats| u32::try_from(micros(stats)).unwrap_or(u32::MAX))
+                .collect(),
         }
     }
 

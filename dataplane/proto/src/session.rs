@@ -45,6 +45,8 @@ pub struct Membership {
     pub banded: bool,
     /// Whether the control port takes patterns of the job's iterations.
     pub patterns: bool,
+    /// Whether the control port takes reports of how paths are used.
+    pub path_reports: bool,
 }
 
 /// Why a session ended the attachment to the switch.
@@ -218,6 +220,11 @@ impl MemberSession {
     /// Whether the control port takes patterns of the job's iterations.
     pub fn reports_patterns(&self) -> bool {
         self.membership.patterns
+    }
+
+    /// Whether the control port takes reports of how paths are used.
+    pub fn reports_paths(&self) -> bool {
+        self.membership.path_reports
     }
 
     /// Whether a connection is open, from which events are to be read.

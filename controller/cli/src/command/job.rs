@@ -318,6 +318,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     rank_among_jobs(output, job)?;
     traffic(output, job)?;
     pattern(output, job)?;
+    paths(output, job)?;
     findings(output, &job.findings)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
@@ -410,6 +411,38 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// Prints how its workers use their paths.
+fn paths(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    /// What a worker avoids is much the same for all.
+    const SHOWN_MAX: usize = 4;
+    let Some(paths) = &job.paths else { return Ok(()) };
+    output.line(format_args!(
+        "  paths     {} a worker, {}; {} avoided, as {} report{}",
+        paths.udp_ports,
+        paths.policy,
+        paths.avoided_count,
+        counted(paths.members, "worker", "workers"),
+        if paths.members == 1 { "s" } else { "" }
+    ))?;
+    for avoided in paths.avoided.iter().take(SHOWN_MAX) {
+        let took = match avoided.round_trip_us {
+            0 => String::new(),
+            micros => format!(", a probe took {:.1} ms", f64::from(micros) / 1e3),
+        };
+        output.line(format_args!(
+            "            rank {} in tree {} sends {:.1} % by path {}{took}",
+            avoided.rank,
+            avoided.tree,
+            100.0 * avoided.share,
+            avoided.path
+        ))?;
+    }
+    match (paths.avoided_count as usize).saturating_sub(SHOWN_MAX) {
+        0 => Ok(()),
+        more => output.line(format_args!("            and {more} more")),
+    }
 }
 
 /// A text in lines that fit beside a heading.

@@ -105,6 +105,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
         })),
         "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
         "pattern": job.pattern.map(pattern_value), "schedule": Some(&job.schedule).filter(|text| !text.is_empty()),
+        "paths": job.paths.as_ref().map(paths_value),
         "placement": Some(&job.placement).filter(|text| !text.is_empty()),
         "membership": job.membership.as_ref().map(|membership| json!({
             "generation": membership.generation, "workers": membership.world, "present": membership.present,
@@ -137,6 +138,19 @@ fn pattern_value(pattern: v1::Pattern) -> Value {
         "iterations": pattern.iterations, "period_us": pattern.period_us, "compute_us": pattern.compute_us,
         "send_us": pattern.send_us, "bytes": pattern.bytes, "confidence": pattern.confidence, "members": pattern.members,
         "contradicts_declared": pattern.contradicts,
+    })
+}
+
+fn paths_value(paths: &v1::Paths) -> Value {
+    let avoided = paths.avoided.iter().map(|avoided| {
+        json!({
+            "rank": avoided.rank, "tree": avoided.tree, "path": avoided.path, "share": avoided.share,
+            "round_trip_us": avoided.round_trip_us,
+        })
+    });
+    json!({
+        "udp_ports": paths.udp_ports, "policy": paths.policy, "members": paths.members,
+        "avoided_count": paths.avoided_count, "avoided": avoided.collect::<Vec<_>>(),
     })
 }
 

@@ -117,6 +117,47 @@ pub struct Job {
     /// Its membership; not set if it is not resizable.
     #[prost(message, optional, tag = "17")]
     pub membership: ::core::option::Option<Membership>,
+    /// How its workers use their paths, where they have several UDP ports; not set before they have reported it.
+    #[prost(message, optional, tag = "18")]
+    pub paths: ::core::option::Option<Paths>,
+}
+/// How the workers of a job use their paths.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Paths {
+    /// UDP ports of each worker, each of which is a path.
+    #[prost(uint32, tag = "1")]
+    pub udp_ports: u32,
+    /// How workers choose among them: weighted, fixed, spray, reps or mixed.
+    #[prost(string, tag = "2")]
+    pub policy: ::prost::alloc::string::String,
+    /// Workers whose packets of the last seconds are known.
+    #[prost(uint32, tag = "3")]
+    pub members: u32,
+    /// Paths by which a worker has sent less than a quarter of an even share.
+    #[prost(uint32, tag = "4")]
+    pub avoided_count: u32,
+    /// The first 16 of them.
+    #[prost(message, repeated, tag = "5")]
+    pub avoided: ::prost::alloc::vec::Vec<AvoidedPath>,
+}
+/// A path that a worker avoids.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct AvoidedPath {
+    /// The worker.
+    #[prost(uint32, tag = "1")]
+    pub rank: u32,
+    /// The tree of the job in which it is.
+    #[prost(uint32, tag = "2")]
+    pub tree: u32,
+    /// Which of the worker's consecutive UDP ports it begins at, from 0.
+    #[prost(uint32, tag = "3")]
+    pub path: u32,
+    /// Part of the worker's packets that it has sent by this path, of 1.
+    #[prost(double, tag = "4")]
+    pub share: f64,
+    /// Microseconds that the last answered probe took; 0 if that is not known.
+    #[prost(uint32, tag = "5")]
+    pub round_trip_us: u32,
 }
 /// The ranks of a resizable job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

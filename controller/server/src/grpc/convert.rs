@@ -4,8 +4,9 @@ use crate::api::v1;
 use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
-    AccessView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic, LinkView, MemberView,
-    MembershipView, PatternView, PlaceView, RangeView, SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, AvoidedPathView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic,
+    LinkView, MemberView, MembershipView, PathsView, PatternView, PlaceView, RangeView, SwitchView,
+    TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -133,6 +134,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
         schedule: job.schedule.unwrap_or_default(),
         placement: job.placement.unwrap_or_default(),
         membership: job.membership.map(membership),
+        paths: job.paths.map(paths),
         groups: job.groups.into_iter().map(group).collect(),
     }
 }
@@ -153,6 +155,20 @@ fn pattern(pattern: PatternView) -> v1::Pattern {
     let PatternView { iterations, period_us, compute_us, send_us, bytes, confidence, members, contradicts } =
         pattern;
     v1::Pattern { iterations, period_us, compute_us, send_us, bytes, confidence, members, contradicts }
+}
+
+fn paths(paths: PathsView) -> v1::Paths {
+    let PathsView { udp_ports, policy, members, avoided_count, avoided } = paths;
+    let avoided = avoided.into_iter().map(|AvoidedPathView { rank, tree, path, share, round_trip_us }| {
+        v1::AvoidedPath { rank: rank.into(), tree: tree.into(), path: path.into(), share, round_trip_us }
+    });
+    v1::Paths {
+        udp_ports: udp_ports.into(),
+        policy: policy.name().to_owned(),
+        members,
+        avoided_count,
+        avoided: avoided.collect(),
+    }
 }
 
 fn group(group: GroupView) -> v1::Group {

@@ -323,6 +323,7 @@ function drawJob(snapshot) {
   const texts = [...job.findings.map((finding) => finding.text), ...groups];
   at("findings").replaceChildren(...texts.map((text) => element("li", "", text)));
   at("pattern").textContent = patternText(job);
+  at("paths").textContent = job.paths ? pathsText(job.paths) : "";
   drawGoodput(job);
   drawTrees(job);
 }
@@ -335,6 +336,21 @@ function patternText(job) {
     : "";
   const decided = [job.schedule ? `Schedule: ${job.schedule}.` : "", job.placement ? `Placement: ${job.placement}.` : ""];
   return [measured, ...decided].filter(Boolean).join(" ");
+}
+
+// Paths that workers avoid, those of a rank together.
+function pathsText(paths) {
+  const ranks = new Map();
+  for (const avoided of paths.avoided) {
+    const took = avoided.round_trip_us ? `, ${(avoided.round_trip_us / 1000).toFixed(1)} ms` : "";
+    const path = `${avoided.path} (${percent(avoided.share)} of its packets${took})`;
+    ranks.set(avoided.rank, [...(ranks.get(avoided.rank) ?? []), path]);
+  }
+  const avoided = [...ranks].map(([rank, paths]) => `rank ${rank} avoids ${paths.join(", ")}`);
+  const more = paths.avoided_count - paths.avoided.length;
+  if (more > 0) avoided.push(`${count(more)} more are avoided`);
+  const all = `Each worker has ${paths.udp_ports} paths (${paths.policy}).`;
+  return avoided.length ? `${all} Paths avoided: ${avoided.join("; ")}.` : `${all} None is avoided.`;
 }
 
 function drawGoodput(job) {

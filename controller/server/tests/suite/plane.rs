@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use netfold_control::{Band, MemberCounters, Mode, Numerics, RankEvent, RankEventKind};
+use netfold_control::{Band, MemberCounters, Mode, Numerics, PathPolicy, RankEvent, RankEventKind};
 use netfold_controller::command::{Command, CommandError, Proof};
 use netfold_controller::flight_record::{FlightRecord, IncompleteChunk, RankRecord, RankReport};
 use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecords, TenantRecord, TokenHash};
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    AccessView, ControllerEvent, Finding, FindingKind, JobView, LinkJobView, LinkTraffic, LinkView,
-    MemberView, PlaceView, RangeView, Snapshot, StallReportCounters, SwitchView, TenantView, TrafficView,
-    TreeView,
+    AccessView, AvoidedPathView, ControllerEvent, Finding, FindingKind, JobView, LinkJobView, LinkTraffic,
+    LinkView, MemberView, PathsView, PlaceView, RangeView, Snapshot, StallReportCounters, SwitchView,
+    TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -122,6 +122,13 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
         }],
         findings: vec![LATE],
         pattern: None,
+        paths: Some(PathsView {
+            udp_ports: 16,
+            policy: PathPolicy::Weighted,
+            members: 4,
+            avoided_count: 1,
+            avoided: vec![AvoidedPathView { rank: 2, tree: 0, path: 5, share: 0.001, round_trip_us: 40_000 }],
+        }),
         schedule: None,
         placement: None,
         membership: None,

@@ -100,6 +100,7 @@ impl Joining {
                     grace: Duration::from_millis(admission.grace_ms.into()),
                     banded: admission.band.is_some(),
                     patterns: admission.patterns,
+                    path_reports: admission.path_reports,
                 };
                 Ok(JoinStep::Admitted(Box::new((admission, membership))))
             }

@@ -12,7 +12,13 @@ fn at(ms: u64) -> Instant {
 fn membership(grace: Duration) -> Membership {
     let resume =
         Resume { version: netfold_wire::VERSION, job: 7, epoch: 9, rank: 0, ticket: ResumeTicket([3; 32]) };
-    Membership { resume: (!grace.is_zero()).then_some(resume), grace, banded: false, patterns: false }
+    Membership {
+        resume: (!grace.is_zero()).then_some(resume),
+        grace,
+        banded: false,
+        patterns: false,
+        path_reports: false,
+    }
 }
 
 fn actions(session: &mut MemberSession) -> Vec<SessionAction> {
