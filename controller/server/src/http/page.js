@@ -429,7 +429,7 @@ function drawTree(tree, top, slow) {
     node.append(shape("title", {}, `${place.switch}: slots ${place.first_slot} to ${last}, ${place.workers} workers`));
     nodes.push(node, ...drawWorkers(tree, place, x, y + 26, slow));
   }
-  const title = shape("text", { x: 60 * columns, y: top + 12, class: "small" }, `tree ${tree.tree}: ${tree.phase}, epoch ${tree.epoch ?? "none"}`);
+  const title = shape("text", { x: 8, y: top + 12, class: "small start" }, `tree ${tree.tree}: ${tree.phase}, epoch ${tree.epoch ?? "none"}`);
   return { drawn: [title, ...lines, ...nodes], width: columns * 120, height: 36 + Math.max(depth, 1) * 64 + 20 };
 }
 
