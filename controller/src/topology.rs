@@ -30,11 +30,13 @@
 //! ```
 
 mod address;
+mod aggregator;
 mod check;
 mod error;
 mod file;
 
 pub use address::{Mac, MacError, Prefix, PrefixError};
+pub use aggregator::Aggregator;
 pub use error::{Element, Problem, TopologyError};
 
 use std::collections::BTreeMap;
@@ -60,6 +62,8 @@ pub const FILE_LEN_MAX: usize = 32 << 20;
 pub const NAME_LEN_MAX: usize = 64;
 /// Port by which bmv2 and Tofino exchange packets with the controller by default.
 pub const CPU_PORT: u16 = 510;
+/// Words of lanes in a packet of a software switch whose profile the topology does not name: 1408 bytes.
+pub const LANE_WORDS_DEFAULT: u32 = 352;
 /// Rate of a link for which the topology gives none, in bits a second.
 pub const RATE_DEFAULT: u64 = 100_000_000_000;
 
@@ -185,6 +189,8 @@ pub struct Switch {
     pub cpu_port: u16,
     /// Most slots to use of it; all that its program has when absent.
     pub slots: Option<u32>,
+    /// Name of the software switch above it by which jobs can share its slots; see [`Topology::aggregator`].
+    pub aggregator: Option<String>,
     /// How the connection to its P4Runtime server is secured; not at all when absent.
     pub tls: Option<Tls>,
 }
@@ -204,6 +210,7 @@ impl Switch {
             mac: None,
             cpu_port: CPU_PORT,
             slots: None,
+            aggregator: None,
             tls: None,
         }
     }
@@ -349,6 +356,7 @@ pub struct Topology {
     neighbours: Vec<Vec<(LinkId, SwitchId)>>,
     addresses: Addresses,
     names: BTreeMap<String, SwitchId>,
+    aggregators: aggregator::Aggregators,
     ecmp: bool,
 }
 

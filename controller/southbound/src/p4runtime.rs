@@ -51,7 +51,7 @@ mod tls;
 
 pub(crate) use client::Executor;
 pub use client::{Client, ClientConfig, ELECTION_ID};
-pub use connect::{ConnectError, LANE_WORDS_DEFAULT, configure, connect, peer_table};
+pub use connect::{ConnectError, configure, connect, peer_table};
 pub use control::{ControlPort, UdpControlPort};
 pub use driver::{DeviceFormat, DriverConfig, P4RuntimeDriver, PeerLookup, PeerPort};
 pub use error::{P4RuntimeError, Rpc, UpdateFailure};

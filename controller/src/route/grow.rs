@@ -72,7 +72,9 @@ struct Way {
 impl<'a> Search<'a> {
     /// Whether a switch may have switches below it.
     pub(super) fn may_fold_folds(&self, switch: SwitchId) -> bool {
-        self.topology.switch(switch).role != Role::Leaf && self.unfit(switch).is_none()
+        self.topology.switch(switch).role != Role::Leaf
+            && !self.topology.is_aggregator(switch)
+            && self.unfit(switch).is_none()
     }
 
     /// Whether a switch has room for that many children, and a parent.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use netfold_p4::profile::{Encapsulation, by_name};
 
+use super::aggregator::aggregators;
 use super::{
     ADDRESSES_MAX, Addresses, Attachment, Element, End, HOSTS_MAX, Host, HostId, Kind, LINKS_MAX, Link,
     LinkId, Mac, Member, NAME_LEN_MAX, PLANES_MAX, Planes, Problem, Role, SWITCHES_MAX, Switch, SwitchId,
@@ -25,19 +26,20 @@ impl Topology {
             Ok(names)
         })?;
         let addresses = addresses(&hosts)?;
+        let aggregators = aggregators(&switches, &hosts, &links, &names)?;
         let mut neighbours = vec![Vec::new(); switches.len()];
         for (index, link) in links.iter().enumerate() {
             let [a, b] = link.ends;
             neighbours[a.switch.index()].push((LinkId(index as u32), b.switch));
             neighbours[b.switch.index()].push((LinkId(index as u32), a.switch));
         }
-        Ok(Self { switches, hosts, links, neighbours, addresses, names, ecmp: false })
+        Ok(Self { switches, hosts, links, neighbours, addresses, names, aggregators, ecmp: false })
     }
 }
 
-type Checked<T = ()> = Result<T, TopologyError>;
+pub(super) type Checked<T = ()> = Result<T, TopologyError>;
 
-fn wrong<T>(element: Element, problem: Problem) -> Checked<T> {
+pub(super) fn wrong<T>(element: Element, problem: Problem) -> Checked<T> {
     Err(TopologyError { line: None, element, problem })
 }
 

@@ -168,6 +168,14 @@ pub enum Problem {
         /// Who uses it.
         by: Box<Element>,
     },
+    /// A switch cannot be the aggregator of this one.
+    #[error("aggregator = {name:?}: {why}")]
+    Aggregator {
+        /// The switch that is named.
+        name: String,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// A host at a spine.
     #[error("switch {0:?} is a spine, which no host is attached to: use a leaf, or give it the role \"any\"")]
     Spine(String),

@@ -45,6 +45,7 @@ struct SwitchTable {
     #[serde(default = "cpu_port")]
     cpu_port: u16,
     slots: Option<u32>,
+    aggregator: Option<String>,
     tls: Option<Tls>,
 }
 
@@ -196,6 +197,7 @@ fn switch(table: SwitchTable) -> Result<Switch, Problem> {
         mac: mac("mac", table.mac)?,
         cpu_port: table.cpu_port,
         slots: table.slots,
+        aggregator: table.aggregator,
         tls: table.tls,
     })
 }

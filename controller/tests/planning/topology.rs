@@ -260,6 +260,94 @@ fn every_mistake_is_named_with_its_line() {
     assert_eq!((none.element, none.problem), (Element::Whole, Problem::NoSwitch));
 }
 
+const SHARED: &str = r#"
+[[switch]]
+name = "tor"
+p4runtime = "127.0.0.1:9559"
+aggregator = "agg"
+
+[[switch]]
+name = "agg"
+p4runtime = "127.0.0.1:9560"
+
+[[switch]]
+name = "spine"
+p4runtime = "127.0.0.1:9561"
+
+[[host]]
+name = "h1"
+addresses = ["10.0.0.1"]
+switch = "tor"
+
+[[host]]
+name = "h2"
+addresses = ["10.0.0.2"]
+switch = "spine"
+
+[[link]]
+a = "tor"
+b = "agg:1"
+
+[[link]]
+a = "tor"
+b = "spine"
+
+[[link]]
+a = "agg:2"
+b = "spine"
+"#;
+
+#[test]
+fn a_switch_names_its_aggregator() {
+    let topology = Topology::from_toml(SHARED).expect("it is a topology");
+    let [tor, aggregator, spine] = ["tor", "agg", "spine"].map(|name| topology.switch_named(name).unwrap());
+    let named = topology.aggregator(tor).expect("it names one");
+    assert_eq!((named.switch, named.link.index()), (aggregator, 0));
+    assert_eq!((topology.aggregator(aggregator), topology.aggregator(spine)), (None, None));
+    let best_effort = [tor, aggregator, spine].map(|switch| topology.program_profile(switch).best_effort);
+    assert_eq!(best_effort, [true, true, false]);
+    // It is the root of no other tree: only `tor` and `spine` can be.
+    let members = ["10.0.0.1", "10.0.0.2"].map(|address| topology.member(address.parse().unwrap()).unwrap());
+    let mut network = NetworkState::idle(&topology, SwitchState::idle(64, 352));
+    network.switches[aggregator.index()].slots_free = 1 << 15;
+    let chosen = choose(&topology, &network, &RouteRequest::new(&members, 64)).expect("there is a tree");
+    assert!(!chosen.switches.contains(&aggregator), "{chosen:?}");
+}
+
+#[test]
+fn what_cannot_be_an_aggregator_is_refused_with_a_remedy() {
+    let named = |name: &str| format!("aggregator = {name:?}");
+    let bmv2 = "name = \"agg\"\nkind = \"bmv2\"\nprofile = \"best-effort\"\ndevice_config = \"a.json\"\n\
+                data = \"10.0.0.9:20038\"";
+    let all = [
+        (named("agg"), named("other"), "there is no switch \"other\": use the name of a [[switch]]"),
+        (named("agg"), named("tor"), "a switch is not its own aggregator: name another"),
+        (
+            "name = \"agg\"".into(),
+            format!("name = \"agg\"\n{}", named("spine")),
+            "names an aggregator itself",
+        ),
+        (named("agg"), named("spine"), "hosts are attached to that switch: name one without"),
+        (
+            "b = \"agg:1\"".into(),
+            "b = \"spine\"".into(),
+            "no link leads to it: describe one in a [[link]] table",
+        ),
+        ("name = \"agg\"".into(), bmv2.into(), "an aggregator is a software switch: name one"),
+        (
+            "name = \"agg\"".into(),
+            "name = \"agg\"\nprofile = \"datagram\"".into(),
+            "is not for best-effort jobs: give profile = \"best-effort\"",
+        ),
+    ];
+    for (from, to, what) in all {
+        let text = SHARED.replacen(&from, &to, 1);
+        let error = Topology::from_toml(&text).expect_err(what);
+        assert!(error.to_string().contains(what), "{to}: {error}");
+        assert!(error.line.is_some(), "{error}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn no_file_makes_the_reader_panic(

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use netfold_controller::topology::LANE_WORDS_DEFAULT;
 use netfold_p4::allreduce;
 use netfold_p4::profile::Profile;
 use netfold_server::store::SCHEMA;
-use netfold_southbound::p4runtime::LANE_WORDS_DEFAULT;
 use serde::Serialize;
 
 use super::Cli;

@@ -16,9 +16,6 @@ use super::tls::{self, TlsError};
 use netfold_controller::driver::HeldEntity;
 use netfold_controller::topology::{Kind, Mac, Prefix, Switch, SwitchId, Topology};
 
-/// Words of lanes in a packet of a software switch whose profile the topology does not name: 1408 bytes.
-pub const LANE_WORDS_DEFAULT: u32 = 352;
-
 /// Why a switch of a topology cannot be managed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -98,7 +95,7 @@ pub fn configure(topology: &Topology, id: SwitchId) -> Result<(ManagedConfig, Pi
         let failed = |source| ConnectError::Tls { switch: name(), source: Box::new(source) };
         tls::check(wanted, &address).map_err(failed)?;
     }
-    let pipeline = pipeline(switch)?;
+    let pipeline = pipeline(switch, topology.program_profile(id))?;
     let attachment = match switch.kind {
         Kind::Software => Attachment::Attached,
         _ => Attachment::Known(Box::new(peer_table(topology, id))),
@@ -137,9 +134,8 @@ pub fn connect(
     Ok(Managed::start(config, pipeline, held, listener)?)
 }
 
-fn pipeline(switch: &Switch) -> Result<Pipeline, ConnectError> {
+fn pipeline(switch: &Switch, profile: Profile) -> Result<Pipeline, ConnectError> {
     let failed = |source| ConnectError::Pipeline { switch: switch.name.clone(), source };
-    let profile = switch.profile().unwrap_or_else(|| Profile::software(LANE_WORDS_DEFAULT));
     let Some(path) = &switch.device_config else { return Pipeline::software(profile).map_err(failed) };
     let compiled = std::fs::read(path).map_err(|source| ConnectError::DeviceConfig {
         switch: switch.name.clone(),
