@@ -7,8 +7,8 @@
 //! Invariants, each tested:
 //!
 //! - A join is answered exactly once, by an admission or by a refusal, in bounded time.
-//! - All members of a job receive the same admission; of two jobs that exist at once, no two share a slot, a port, a
-//!   group, a number or an endpoint.
+//! - All members of a job receive the same admission; of two jobs that exist at once, no two share a port, a group, a
+//!   number or an endpoint, nor a slot, but for best-effort jobs below their aggregator.
 //! - An epoch is greater than all before it.
 //! - No switch sends a result to an address before the member there has shown that it receives packets.
 //! - What a job held is given to no other job before the switch has confirmed the withdrawal.
@@ -31,6 +31,7 @@ mod rebalance;
 mod schedule;
 mod sharing;
 mod snapshot;
+mod spilled;
 mod stalls;
 mod switches;
 mod tenants;
@@ -517,6 +518,7 @@ impl Coordinator {
                 Timer::Lease(id) => self.check_lease(now, id),
                 Timer::Forming(formation) => self.check_formation(now, formation),
                 Timer::Path(job) => self.check_paths(job),
+                Timer::Spilled(job) => self.count_spilled(job),
                 Timer::Withdraw(job) => self.retry_withdraw(job),
                 Timer::Membership(membership) => self.check_membership(now, membership),
                 Timer::Away(job) => self.check_away(now, job),

@@ -169,6 +169,29 @@ pub trait SwitchDriver: Send {
     /// Source: the slot machine's ADVANCE, docs/protocol.md.
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError>;
 
+    /// Releases what an epoch occupies of slots that best-effort jobs share: both sets of `first_slot .. first_slot + slots`. Its packets are not admitted
+    /// any more. What other jobs have there may be lost, which delays them. Where the switch is out of reach, it is done before the switch next takes
+    /// entries, unless it has lost what its slots held. Repeating does no harm.
+    ///
+    /// # Errors
+    /// [`DriverError`] when some slot does not answer, or the driver does not know such slots, as by default.
+    ///
+    /// Source: ADVANCE of the program for best-effort jobs, docs/adr/0052.
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        let _ = (first_slot, slots, epoch);
+        Err(DriverError::Refused("its driver does not release slots that jobs share".into()))
+    }
+
+    /// How many contributions of a best-effort job found no slot and were sent on to its aggregator, by the job's multicast group to the aggregator.
+    /// The number includes those of earlier jobs that had the group.
+    ///
+    /// # Errors
+    /// [`DriverError`] when the switch does not answer, or does not count them, as by default.
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        let _ = group;
+        Err(DriverError::Refused("its driver does not count spilled contributions".into()))
+    }
+
     /// Reads both sets of the slots `first_slot .. first_slot + slots`, in order, and changes nothing: jobs may be admitted to them. Each is read
     /// by itself, so that a job which is running may change between two of them.
     ///
@@ -203,6 +226,15 @@ pub enum HeldEntity {
         group: u16,
         /// Its copies.
         replicas: Vec<Replica>,
+    },
+    /// Slots that best-effort jobs share, of which this epoch may occupy some: [`SwitchDriver::release`].
+    SharedSlots {
+        /// The first of the job's.
+        first: u32,
+        /// How many it has.
+        slots: u32,
+        /// The job's epoch.
+        epoch: u32,
     },
     /// What [`SwitchDriver::insert`] has added.
     Entries(Vec<TableEntry>),

@@ -59,6 +59,11 @@ pub enum SwitchTask {
         /// Job number.
         job: u16,
     },
+    /// Read how many contributions of a tree were spilled, where it shares slots. Nothing changes.
+    CountSpilled {
+        /// The place.
+        placement: Arc<Placement>,
+    },
     /// Read some slots of a running tree that stalls, from the root down to where contributions are missing. Nothing changes.
     Inspect {
         /// The place.
@@ -77,6 +82,7 @@ impl SwitchTask {
     pub fn job(&self) -> u16 {
         match self {
             Self::Prepare { placement, .. }
+            | Self::CountSpilled { placement }
             | Self::Adopt { placement, .. }
             | Self::Inspect { placement, .. } => placement.job().job,
             Self::Install { job } | Self::Retire { job, .. } | Self::Withdraw { job } => *job,
@@ -131,6 +137,13 @@ pub enum TaskOutcome {
         /// How it went: the first error of several.
         result: Result<(), DriverError>,
     },
+    /// A [`SwitchTask::CountSpilled`] was tried.
+    SpilledCounted {
+        /// Job number.
+        job: u16,
+        /// Contributions by the group of the job's copies to its aggregator, since the switch has its program; `None` if that is not known.
+        spilled: Option<u64>,
+    },
     /// A [`SwitchTask::Inspect`] was tried.
     Inspected {
         /// Job number.
@@ -150,6 +163,7 @@ impl TaskOutcome {
             | Self::Adopted { job }
             | Self::Retired { job, .. }
             | Self::Withdrawn { job, .. }
+            | Self::SpilledCounted { job, .. }
             | Self::Inspected { job, .. } => *job,
         }
     }
@@ -291,6 +305,13 @@ impl Executor {
             }
             SwitchTask::Withdraw { job } => {
                 TaskOutcome::Withdrawn { job, result: self.withdraw(&tenant, job) }
+            }
+            SwitchTask::CountSpilled { placement } => {
+                let job = placement.job().job;
+                let read = |(at, group)| {
+                    self.picked(&tenant, &placement).with(at, |driver| driver.spilled(group)).ok()
+                };
+                TaskOutcome::SpilledCounted { job, spilled: placement.plan.shared().and_then(read) }
             }
             SwitchTask::Inspect { placement, class, range, chunk } => {
                 let readings = self.inspect(&tenant, &placement, (class, range), chunk);

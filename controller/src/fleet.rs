@@ -4,9 +4,10 @@
 //! takes what the tree needs at each of them, all or nothing.
 
 mod selection;
+mod sharing;
 mod shortage;
 
-pub use selection::{Loads, OneSwitch, Route, TreeLoad, TreeRequest};
+pub use selection::{Loads, OneSwitch, Route, SharedBelow, TreeLoad, TreeRequest};
 pub(crate) use shortage::cannot_authenticate;
 pub use shortage::{NoRoute, Shortage};
 
@@ -24,6 +25,7 @@ use netfold_control::{Numerics, Refusal};
 use netfold_p4::profile::entries_of_job;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use sharing::{Selection, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -94,6 +96,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) of_free: u32,
     /// Slots that are about to be free, by the number of the switch: [`Self::of_free`] counts them as free. None at switches beyond its length.
     pub(crate) leaving: &'a [u32],
+    /// Whether it may share slots with others, where switches have aggregators.
+    pub(crate) may_share: bool,
 }
 
 /// Everything that a tree of a job is given, apart from its first chunk number.
@@ -125,7 +129,16 @@ impl Placement {
 
 /// The ranges of slots that a placement holds: their owner must return them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct HeldRanges(Vec<SlotRange>);
+pub(crate) struct HeldRanges(Vec<HeldRange>);
+
+/// What a placement holds of a switch's slots.
+#[derive(Debug, PartialEq, Eq)]
+enum HeldRange {
+    /// Slots of its own.
+    Own(SlotRange),
+    /// Part of the range that jobs share there: first slot and number of slots.
+    Shared((u32, u32)),
+}
 
 struct Switch {
     info: SwitchInfo,
@@ -133,6 +146,8 @@ struct Switch {
     down: Option<String>,
     drained: bool,
     slots: SlotAllocator,
+    /// The range that jobs share, while there are such jobs.
+    shared: Option<Shared>,
     ports: BitVec,
     groups: BitVec,
     /// Entries of the job table that jobs hold.
@@ -179,6 +194,7 @@ impl Fleet {
     pub fn new(switches: Vec<SwitchInfo>, route: Box<dyn Route>, epoch_floor: u32, keys: StdRng) -> Self {
         let switch = |info: SwitchInfo| Switch {
             slots: SlotAllocator::new(info.limits.slots),
+            shared: None,
             ports: BitVec::repeat(false, usize::from(info.limits.ports_max)),
             groups: BitVec::repeat(false, usize::from(info.limits.groups_max)),
             entries: 0,
@@ -367,11 +383,14 @@ impl Fleet {
         if let Some(peer) = self.held_peer(request.members, request.udp_ports) {
             return Err(Shortage::Address(peer));
         }
-        let chosen = self.choose(request, largest_range, None)?;
+        let selection = match self.select_shared(request, wanted) {
+            Some(selection) => selection,
+            None => self.select_own(request, wanted)?,
+        };
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
-        let slots = self.largest(&chosen, wanted, request.slots)?;
-        let sites = self.sites(&chosen, slots)?;
+        let sites = self.sites(&selection)?;
+        let Selection { chosen, slots, .. } = selection;
         let job = TreeJob {
             job: number,
             epoch,
@@ -393,9 +412,16 @@ impl Fleet {
         Ok((placement, ranges))
     }
 
+    /// Where a tree has slots of its own.
+    fn select_own(&mut self, request: &TreeRequest<'_>, wanted: Wanted<'_>) -> Result<Selection, Shortage> {
+        let chosen = self.choose(request, |_, switch| largest_range(switch), None)?;
+        let slots = self.largest(&chosen, wanted, request.slots)?;
+        Ok(Selection { chosen, slots, shared: None })
+    }
+
     /// The switches of the tree that would be chosen if no slot were taken.
     pub(crate) fn tree_if_empty(&mut self, request: &TreeRequest<'_>) -> Option<Vec<usize>> {
-        let chosen = self.choose(request, |switch| switch.slots.capacity(), None).ok()?;
+        let chosen = self.choose(request, |_, switch| switch.slots.capacity(), None).ok()?;
         Some(chosen.switches.iter().map(|switch| switch.index()).collect())
     }
 
@@ -408,7 +434,7 @@ impl Fleet {
         own: &Placement,
         request: &TreeRequest<'_>,
     ) -> Result<ChosenTree, Shortage> {
-        self.choose(request, largest_range, Some(own))
+        self.choose(request, |_, switch| largest_range(switch), Some(own))
     }
 
     /// Takes the place of a record again, as it was before a restart. `None` when the switches are others than they were.
@@ -417,6 +443,9 @@ impl Fleet {
         let switches: Option<Vec<SwitchId>> = record.switches.iter().map(switch).collect();
         let switches = switches?;
         if record.shape.above.len() != switches.len() || record.shape.depths().is_err() {
+            return None;
+        }
+        if !self.can_share_again(&switches, record) {
             return None;
         }
         let chosen = self.route.recall(switches, record.shape.clone());
@@ -456,7 +485,7 @@ impl Fleet {
     fn choose(
         &mut self,
         request: &TreeRequest<'_>,
-        slots_free: impl Fn(&Switch) -> u32,
+        slots_free: impl Fn(usize, &Switch) -> u32,
         own: Option<&Placement>,
     ) -> Result<ChosenTree, Shortage> {
         let unfit = |info: &SwitchInfo| request.authenticated && !info.limits.authenticates;
@@ -465,20 +494,20 @@ impl Fleet {
             let at = own.switches.iter().position(|held| *held == switch)?;
             Some((own.job().slots, own.plan.switch_plans().get(at)?))
         };
-        let state = |switch: &Switch| SwitchState {
+        let state = |(number, switch): (usize, &Switch)| SwitchState {
             availability: match (&switch.down, switch.drained) {
                 _ if unfit(&switch.info) => SwitchAvailability::Down,
                 (Some(_), _) => SwitchAvailability::Down,
                 (None, true) => SwitchAvailability::Draining,
                 (None, false) => SwitchAvailability::Up,
             },
-            slots_free: slots_free(switch),
+            slots_free: slots_free(number, switch),
             ports_free: switch.ports.count_zeros(),
             groups_free: switch.groups.count_zeros(),
             numerics: switch.info.numerics,
             lane_words: switch.info.limits.lane_words,
         };
-        let mut states: Vec<SwitchState> = self.switches.iter().map(state).collect();
+        let mut states: Vec<SwitchState> = self.switches.iter().enumerate().map(state).collect();
         for (switch, state) in states.iter_mut().enumerate() {
             if let Some((slots, plan)) = own_at(switch) {
                 state.slots_free = state.slots_free.max(slots);
@@ -550,7 +579,9 @@ impl Fleet {
     }
 
     /// Where a tree fits at each switch: nothing is taken yet.
-    fn sites(&self, chosen: &ChosenTree, slots: u32) -> Result<Vec<Site>, Shortage> {
+    fn sites(&self, selection: &Selection) -> Result<Vec<Site>, Shortage> {
+        let Selection { chosen, slots, shared } = selection;
+        let slots = *slots;
         let mut children = vec![0_usize; chosen.switches.len()];
         chosen.shape.workers.iter().for_each(|leaf| children[*leaf] += 1);
         chosen.shape.above.iter().flatten().for_each(|above| children[*above] += 1);
@@ -571,7 +602,9 @@ impl Fleet {
                 need,
             })?;
             let first_group = run(groups, 1 + has_parent).ok_or_else(|| Shortage::Groups(name()))? + 1;
-            let first_slot = free.first_fit(slots).ok_or_else(|| Shortage::Slots {
+            let shared = shared.filter(|_| has_parent > 0);
+            let fit = shared.map(|(_, first)| first).or_else(|| free.first_fit(slots));
+            let first_slot = fit.ok_or_else(|| Shortage::Slots {
                 switch: name(),
                 least: slots,
                 free: free.free_slots(),
@@ -583,6 +616,7 @@ impl Fleet {
                 first_slot,
                 first_port: first_port as u16,
                 first_group: first_group as u16,
+                shared: shared.map(|(range, _)| range),
             });
         }
         Ok(sites)
@@ -597,11 +631,16 @@ impl Fleet {
     fn take(&mut self, placement: &Placement) -> Option<HeldRanges> {
         let mut ranges = Vec::with_capacity(placement.switches.len());
         for (&switch, site) in placement.switches.iter().zip(&placement.sites) {
-            match self.switches[switch].slots.take(site.first_slot, placement.job().slots) {
+            let (at, slots) = (&mut self.switches[switch], placement.job().slots);
+            let held = match site.shared {
+                Some(range) => at.share(range, (site.first_slot, slots)),
+                None => at.slots.take(site.first_slot, slots).map(HeldRange::Own),
+            };
+            match held {
                 Some(range) => ranges.push(range),
                 None => {
                     let taken = placement.switches.iter().zip(ranges);
-                    taken.for_each(|(at, range)| self.switches[*at].slots.free(range));
+                    taken.for_each(|(at, range)| self.switches[*at].give_back(range));
                     return None;
                 }
             }
@@ -631,7 +670,7 @@ impl Fleet {
     /// Frees all that a placement holds, but for the ports and endpoints of the ranks in `released`, which are free already.
     pub(crate) fn release(&mut self, placement: &Placement, ranges: HeldRanges, released: &BTreeSet<u16>) {
         for (&switch, range) in placement.switches.iter().zip(ranges.0) {
-            self.switches[switch].slots.free(range);
+            self.switches[switch].give_back(range);
         }
         let gone: BTreeSet<(usize, u16)> =
             released.iter().map(|rank| placement.plan.workers()[usize::from(*rank)]).collect();

@@ -186,6 +186,17 @@ pub(crate) struct ActiveTree {
     pub(crate) paths: TreePaths,
     /// Its stalls.
     pub(crate) stalls: Stalls,
+    /// Its contributions that found no slot where it shares some, once they are known.
+    pub(crate) spilled: Option<SpilledCount>,
+}
+
+/// Spilled contributions of a tree.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SpilledCount {
+    /// Since the first reading.
+    pub(crate) counted: u64,
+    /// What was read last, which includes earlier jobs'.
+    pub(crate) read: u64,
 }
 
 /// Stalls of a tree.

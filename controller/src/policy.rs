@@ -204,11 +204,14 @@ pub enum Sharing {
     Elastic,
     /// Jobs of lower priority make room. See [`Preempt`].
     Priority,
+    /// Where a switch has an aggregator, jobs that want more slots than they can have for themselves share them, packet by packet. Elsewhere as
+    /// [`Self::Static`].
+    BestEffort,
 }
 
 impl Sharing {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Static, Self::Elastic, Self::Priority];
+    pub const ALL: [Self; 4] = [Self::Static, Self::Elastic, Self::Priority, Self::BestEffort];
 
     /// The name, as on the command line.
     pub const fn name(self) -> &'static str {
@@ -216,6 +219,7 @@ impl Sharing {
             Self::Static => "static",
             Self::Elastic => "elastic",
             Self::Priority => "priority",
+            Self::BestEffort => "best-effort",
         }
     }
 
@@ -227,7 +231,7 @@ impl Sharing {
     /// Its policy over so many slots, to be asked at one moment; `None` where nothing is ever taken away.
     pub(crate) fn policy(self, slots: u32) -> Option<Box<dyn Policy>> {
         match self {
-            Self::Static => None,
+            Self::Static | Self::BestEffort => None,
             Self::Elastic => Some(Box::new(Elastic::new(slots, 0))),
             Self::Priority => Some(Box::new(Preempt::new(slots, 0))),
         }

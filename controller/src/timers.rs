@@ -14,6 +14,8 @@ pub(crate) enum Timer {
     Forming(u64),
     /// Members of a job may not have validated their addresses in time.
     Path(u16),
+    /// Spilled contributions of a job are to be counted.
+    Spilled(u16),
     /// A withdrawal that failed is to be tried again.
     Withdraw(u16),
     /// Members of a job may have been away for too long.

@@ -13,6 +13,9 @@
 //! [`prepare`] does the first three, [`Installed::complete`] the others, and [`install`] all but the challenges.
 //!
 //! It is withdrawn in the opposite order, so no slot is advanced or given away while an entry admits packets to it.
+//!
+//! A best-effort job shares slots at the lower of two switches ([`SlotUse::Shared`]). These are not advanced, since what a job finds there does not matter
+//! to it; when its entries are withdrawn, those that it occupies are released.
 
 mod install;
 mod shape;
@@ -62,6 +65,30 @@ pub struct Site {
     pub first_port: u16,
     /// First of the multicast groups that the job takes: the children's, then the parent's.
     pub first_group: u16,
+    /// The range that jobs share here, of which the job's slots are part. The switch's parent is the root, their aggregator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedRange>,
+}
+
+/// Slots that best-effort jobs share at a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedRange {
+    /// The first.
+    pub first_slot: u32,
+    /// How many there are, a power of two.
+    pub slots: u32,
+}
+
+/// Whose slots a job uses at a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotUse {
+    /// Its own.
+    Own,
+    /// Those that best-effort jobs share.
+    Shared,
+    /// Its own, at the aggregator of a switch where it shares slots.
+    Aggregator,
 }
 
 /// A port of a switch and its peer.
@@ -89,9 +116,11 @@ pub struct MulticastGroup {
 pub struct SwitchPlan {
     /// Steps from the root, which is at 0.
     pub depth: usize,
-    /// The job as this switch sees it.
+    /// Whose slots the job uses.
+    pub slot_use: SlotUse,
+    /// The job as this switch sees it. At an aggregator its children are those of the switch below.
     pub node: Node,
-    /// Its children; the rank of a child is its place in this list.
+    /// Its children; the rank of a child is its place in this list. At an aggregator the switch below.
     pub children: Vec<Child>,
     /// The children's ports and the parent's.
     pub ports: Vec<PortBinding>,
@@ -213,6 +242,14 @@ pub enum TreeError {
         /// The root's.
         root: u32,
     },
+    /// Slots are shared elsewhere than at the lower of two switches that all workers are at.
+    #[error(
+        "slots are shared at switch {switch}, which is not the lower of two switches, with all workers, of words"
+    )]
+    Shared {
+        /// The switch.
+        switch: usize,
+    },
     /// The pipeline matches source addresses, and a peer's is not known.
     #[error(
         "switch {switch} sees IPv4 source addresses, and the one of the peer at port {port} is not given"
@@ -246,6 +283,7 @@ impl TreePlan {
         if workers.len() != shape.workers.len() {
             return count("workers", shape.workers.len(), workers.len());
         }
+        check_shared(shape, sites)?;
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|switch| depths[*switch]);
         let draft = PlanBuilder { job, shape, sites, workers, below: shape.below() };
@@ -285,6 +323,10 @@ impl TreePlan {
     ///
     /// [`TreeError::Shift`] when workers are at different depths of a tree of wide numerics.
     pub fn with_numerics(mut self, numerics: Numerics) -> Result<Self, TreeError> {
+        let shares = self.switch_plans.iter().position(|place| place.slot_use == SlotUse::Shared);
+        if let Some(switch) = shares.filter(|_| numerics != Numerics::Word) {
+            return Err(TreeError::Shared { switch });
+        }
         if numerics == Numerics::Saturating {
             self.deliver_to_all_switches();
         }
@@ -370,6 +412,12 @@ impl TreePlan {
         &self.order
     }
 
+    /// The switch where the job shares slots with others, if it does, and the job's group there of one copy to the aggregator.
+    pub fn shared(&self) -> Option<(usize, u16)> {
+        let shared = self.switch_plans.iter().position(|place| place.slot_use == SlotUse::Shared)?;
+        Some((shared, self.switch_plans[shared].node.parent?.group))
+    }
+
     /// For each worker its switch and its port there.
     pub fn workers(&self) -> &[(usize, u16)] {
         &self.workers
@@ -395,6 +443,22 @@ impl TreePlan {
             ..Admission::new((job, epoch, key), slots, self.lane_words, bitmap)
         }
     }
+}
+
+/// Slots are shared at the lower of two switches only, where all workers are, and within their range.
+fn check_shared(shape: &Shape, sites: &[Site]) -> Result<(), TreeError> {
+    for (switch, site) in sites.iter().enumerate() {
+        let Some(range) = site.shared else { continue };
+        let end = range.first_slot.checked_add(range.slots);
+        let is_within = site.first_slot >= range.first_slot && end.is_some_and(|end| site.first_slot < end);
+        let is_lower = sites.len() == 2
+            && shape.above[switch] == Some(1 - switch)
+            && shape.workers.iter().all(|at| *at == switch);
+        if !is_lower || !is_within || sites[1 - switch].shared.is_some() {
+            return Err(TreeError::Shared { switch });
+        }
+    }
+    Ok(())
 }
 
 /// The replica instance of a port's copies: each port is one peer's alone.
@@ -455,13 +519,18 @@ impl PlanBuilder<'_> {
             above = Some(Parent { port, source: self.source(switch, port, peer)?, group, rank });
         }
         let TreeJob { job, epoch, key, slots, .. } = self.job;
+        let slot_use = self.slot_use(switch);
+        let contributors = match (slot_use, &self.below[switch][..]) {
+            (SlotUse::Aggregator, [ChildRef::Switch(shared)]) => self.below[*shared].len(),
+            (_, below) => below.len(),
+        };
         let node = Node {
             job,
             epoch,
             key,
             base: site.first_slot,
             slots,
-            children: child_count as u8,
+            children: contributors as u8,
             workers,
             world: self.workers.len() as u16,
             group: site.first_group,
@@ -470,7 +539,21 @@ impl PlanBuilder<'_> {
             bounded_loss: site.limits.bounded_loss,
             owners: site.limits.owners,
         };
-        Ok(SwitchPlan { depth, node, children, ports, groups })
+        Ok(SwitchPlan { depth, slot_use, node, children, ports, groups })
+    }
+
+    fn slot_use(&self, switch: usize) -> SlotUse {
+        let shares = |below: &ChildRef| match *below {
+            ChildRef::Switch(below) => self.sites[below].shared.is_some(),
+            ChildRef::Worker(_) => false,
+        };
+        if self.sites[switch].shared.is_some() {
+            SlotUse::Shared
+        } else if self.below[switch].iter().any(shares) {
+            SlotUse::Aggregator
+        } else {
+            SlotUse::Own
+        }
     }
 
     /// The lowest and the highest rank of the workers behind a child.

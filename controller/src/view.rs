@@ -296,6 +296,9 @@ pub struct TreeView {
     pub slots: Option<u32>,
     /// Its switches, parents before children.
     pub places: Vec<PlaceView>,
+    /// Contributions that found no slot, and were sent on to the aggregator, where the tree shares slots; since it has its place, or the controller has
+    /// started.
+    pub spilled: Option<u64>,
     /// Its workers, by rank.
     pub members: Vec<MemberView>,
 }
@@ -311,6 +314,8 @@ pub struct PlaceView {
     pub first_slot: u32,
     /// Slots of its range.
     pub slots: u32,
+    /// Whether it shares them with other jobs.
+    pub shared: bool,
     /// Workers attached to this switch.
     pub workers: u16,
 }

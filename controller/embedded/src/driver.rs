@@ -98,6 +98,15 @@ impl SwitchDriver for LocalDriver {
         self.entry(move |core| core.advance(first_slot, slots, chunk))
     }
 
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        self.entry(move |core| core.release(first_slot, slots, epoch))
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        let counted = self.call(move |core| core.spilled(group))?;
+        counted.ok_or_else(|| DriverError::Refused("its program is not for best-effort jobs".into()))
+    }
+
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
         let end = first_slot.checked_add(slots).filter(|end| *end <= self.limits.slots);
         let end = end.ok_or(EntryError::Param(0))?;

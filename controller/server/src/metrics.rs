@@ -70,6 +70,11 @@ pub const METRICS: &[(&str, &[&str], &str)] = &[
         &["tenant", "job"],
         "packets that a job's workers retransmitted",
     ),
+    (
+        "netfold_job_spilled_total",
+        &["tenant", "job"],
+        "contributions of a job that found no slot where jobs share them, and were sent on to the aggregator",
+    ),
     ("netfold_job_results_received_total", &["tenant", "job"], "results that a job's workers received"),
     (
         "netfold_job_slowed",
@@ -266,8 +271,12 @@ impl MetricSet {
             return;
         }
         let (tenant, name) = (job.name.tenant.as_str(), job.name.job.as_str());
-        let trees = job.trees.iter().chain(job.groups.iter().flat_map(|group| &group.trees));
-        let slots: i64 = trees.flat_map(|tree| &tree.places).map(|place| i64::from(place.slots)).sum();
+        let trees = || job.trees.iter().chain(job.groups.iter().flat_map(|group| &group.trees));
+        let spilled: Vec<u64> = trees().filter_map(|tree| tree.spilled).collect();
+        if !spilled.is_empty() {
+            self.count("netfold_job_spilled_total", &[tenant, name], spilled.into_iter().sum());
+        }
+        let slots: i64 = trees().flat_map(|tree| &tree.places).map(|place| i64::from(place.slots)).sum();
         self.set("netfold_job_slots", [tenant, name], slots);
         self.set("netfold_job_epoch", [tenant, name], job.epoch);
         let mut workers: BTreeMap<&str, u32> = BTreeMap::new();

@@ -6,6 +6,7 @@ use crate::executor::{SwitchTask, TaskOutcome, TenantTask};
 use crate::fleet::{HeldRanges, Placement, Shortage, TreeLoad, TreeRequest, Wanted};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::message::Refused;
+use crate::policy::Sharing;
 use crate::record::JobName;
 use crate::ticket::TicketKey;
 use crate::timers::Timer;
@@ -30,6 +31,7 @@ impl Coordinator {
             TaskOutcome::Retired { job, rank, result } => self.retired(job, rank, result),
             TaskOutcome::Withdrawn { job, result: Ok(()) } => self.release(job),
             TaskOutcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
+            TaskOutcome::SpilledCounted { job, spilled } => return self.spilled_counted(now, job, spilled),
             TaskOutcome::Inspected { job, readings } => return self.inspected(job, readings),
         }
         self.place_waiting(now);
@@ -75,7 +77,8 @@ impl Coordinator {
         };
         // Its part is one of those, too: jobs that closely follow others would get an eighth of the few slots that are free already.
         let leaving = if may_wait { self.leaving() } else { Vec::new() };
-        let limits = Wanted { most: wanted, fewest, of_free: first.of_free, leaving: &leaving };
+        let may_share = self.config.sharing == Sharing::BestEffort;
+        let limits = Wanted { most: wanted, fewest, of_free: first.of_free, leaving: &leaving, may_share };
         match self.fleet.reserve(&request, limits, &ticket_key) {
             Ok((placement, ranges)) => {
                 let tenant = self.forming[&formation].name.name.tenant.clone();
@@ -147,6 +150,7 @@ impl Coordinator {
             patterns: crate::traffic::TreePatterns::default(),
             paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
+            spilled: None,
         };
         self.active.insert(job, active);
         self.persist_place(job);

@@ -39,6 +39,8 @@ impl Coordinator {
             self.outputs.push_back(Output::Send { session, event: SessionEvent::Path(challenge) });
         }
         self.timers.arm(deadline, Timer::Path(job));
+        // Before its packets are admitted: what earlier jobs have spilled is not its own.
+        self.count_spilled(job);
     }
 
     /// A member has received a token.

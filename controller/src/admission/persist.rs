@@ -93,11 +93,13 @@ impl Coordinator {
             patterns: crate::traffic::TreePatterns::default(),
             paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
+            spilled: None,
         };
         self.names.insert(active.name.clone(), Named::Active(number));
         self.active.insert(number, active);
         self.timers.arm(self.config.resume, Timer::Away(number));
         self.task(SwitchTask::Adopt { placement, first_chunk, left: record.left });
+        self.count_spilled(number);
     }
 
     /// What each switch of the fleet is to hold for the jobs that run, in the order in which it was done.

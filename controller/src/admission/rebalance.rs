@@ -1,13 +1,14 @@
 //! Demand of links, and trees that are moved because of it.
 
 use super::{Coordinator, Named};
-use crate::fleet::{Shortage, TreeLoad, TreeRequest};
+use crate::fleet::{NoRoute, Shortage, TreeLoad, TreeRequest};
 use crate::jobs::{ActiveTree, EndReason, FormingTree, JobEvent, Presence, TreeName, TreePhase};
 use crate::rebalance::demand::{DemandMeter, Known};
 use crate::rebalance::{Decision, Demand, Observed, Pace, PlacementPolicy, Rebalancer};
 use crate::record::{JobName, JobSpec};
 use crate::route::ChosenTree;
 use crate::schedule::interleave::CONFIDENCE_MIN;
+use netfold_control::Refusal;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -233,6 +234,10 @@ impl Coordinator {
     /// The tree that a job would have now if it gave up its own: with as many slots, at drained links with as few as it can do with.
     pub(super) fn other_tree(&mut self, job: u16, load: TreeLoad<'_>) -> Result<ChosenTree, Shortage> {
         let active = &self.active[&job];
+        if active.placement.plan.shared().is_some() {
+            let message = "it shares slots of the switch that its workers are at".into();
+            return Err(NoRoute { reason: Refusal::Path, message }.into());
+        }
         let siblings: Vec<_> = self.siblings(&active.name).map(|job| job.placement.chosen.clone()).collect();
         let held = active.placement.job().slots;
         let drained =

@@ -87,7 +87,7 @@ impl Coordinator {
     /// Which part of the slots that are left a tree gets. One that was moved gets what the policy left it.
     pub(super) fn first_grant(&self, name: &TreeName, movable: bool) -> FirstGrant {
         match self.config.sharing {
-            Sharing::Static | Sharing::Priority => FirstGrant::ALL,
+            Sharing::Static | Sharing::Priority | Sharing::BestEffort => FirstGrant::ALL,
             Sharing::Elastic if !movable => FirstGrant::FIXED,
             Sharing::Elastic if self.reallocations.moved.contains_key(name) => FirstGrant::ALL,
             Sharing::Elastic => FirstGrant::MOVABLE,
@@ -144,7 +144,7 @@ impl Coordinator {
             of_tenant && job.movable && job.phase.is_starting()
         };
         let takes = match self.config.sharing {
-            Sharing::Static => false,
+            Sharing::Static | Sharing::BestEffort => false,
             Sharing::Priority => tenant.is_none(),
             Sharing::Elastic => true,
         };
@@ -162,7 +162,7 @@ impl Coordinator {
         // never give them up again.
         let returns = self.reallocations.moved.contains_key(&name);
         let wanted = match self.config.sharing {
-            Sharing::Static => return false,
+            Sharing::Static | Sharing::BestEffort => return false,
             Sharing::Priority if returns => return false,
             Sharing::Elastic if returns || !forming.movable => fewest,
             Sharing::Priority | Sharing::Elastic => wanted,

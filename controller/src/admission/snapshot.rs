@@ -170,6 +170,7 @@ impl Coordinator {
             epoch: None,
             slots: None,
             places: Vec::new(),
+            spilled: None,
             members: job.members.iter().filter_map(member).collect(),
         }
     }
@@ -182,6 +183,7 @@ impl Coordinator {
             parent: placement.shape().above[at].map(name),
             first_slot: placement.sites[at].first_slot,
             slots: placement.job().slots,
+            shared: placement.sites[at].shared.is_some(),
             workers: placement.shape().workers.iter().filter(|leaf| **leaf == at).count() as u16,
         };
         let member = |(rank, endpoint): (usize, &std::net::SocketAddr)| MemberView {
@@ -202,6 +204,7 @@ impl Coordinator {
             epoch: Some(placement.job().epoch),
             slots: Some(placement.job().slots),
             places: placement.plan.order().iter().map(place).collect(),
+            spilled: job.spilled.map(|spilled| spilled.counted),
             members: placement.members.iter().enumerate().map(member).collect(),
         }
     }

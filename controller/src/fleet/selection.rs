@@ -5,7 +5,7 @@ use crate::route::{
     self, ChosenTree, Edge, LinkState, NetworkState, RouteError, RouteRequest, SwitchAvailability,
     SwitchState,
 };
-use crate::topology::{Link, Member, SwitchId, Topology};
+use crate::topology::{Link, LinkId, Member, SwitchId, Topology};
 use crate::tree::Shape;
 use netfold_control::{Numerics, Refusal};
 use netfold_wire::header;
@@ -57,6 +57,15 @@ impl TreeRequest<'_> {
     }
 }
 
+/// The aggregator below which jobs share a switch's slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedBelow {
+    /// The aggregator.
+    pub aggregator: SwitchId,
+    /// The link to it.
+    pub link: LinkId,
+}
+
 /// What there is at the moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Loads<'a> {
@@ -85,6 +94,11 @@ pub trait Route: Send {
     fn recall(&mut self, switches: Vec<SwitchId>, shape: Shape) -> ChosenTree {
         let planes = vec![0; shape.workers.len()];
         ChosenTree { switches, shape, edges: Vec::new(), planes }
+    }
+
+    /// The aggregator below which jobs share the slots of a switch, if it has one.
+    fn shared_below(&self, _switch: SwitchId) -> Option<SharedBelow> {
+        None
     }
 
     /// The name of the host that has an address, where hosts have names.
@@ -178,6 +192,11 @@ impl Route for Topology {
             Some(Edge { child, parent, link })
         });
         ChosenTree { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
+    }
+
+    fn shared_below(&self, switch: SwitchId) -> Option<SharedBelow> {
+        let aggregator = self.aggregator(switch)?;
+        Some(SharedBelow { aggregator: aggregator.switch, link: aggregator.link })
     }
 
     fn host_name(&self, address: IpAddr) -> Option<&str> {

@@ -46,7 +46,11 @@ fn reserve(
         load: TreeLoad::Trees,
     };
     let secret = fleet.ticket_key();
-    fleet.reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
+    fleet.reserve(
+        &request,
+        Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[], may_share: false },
+        &secret,
+    )
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn a_part_is_one_of_the_slots_that_are_about_to_be_free_too() {
             load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
-        let wanted = Wanted { most: 1024, fewest: 16, of_free: 8, leaving };
+        let wanted = Wanted { most: 1024, fewest: 16, of_free: 8, leaving, may_share: false };
         let (placement, ranges) =
             fleet.reserve(&request, wanted, &secret).map_err(|short| short.refusal())?;
         let slots = placement.job().slots;
@@ -166,7 +170,11 @@ fn queues_take_trees_in_turn() {
         };
         let secret = fleet.ticket_key();
         let (placement, ranges) = fleet
-            .reserve(&request, Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[] }, &secret)
+            .reserve(
+                &request,
+                Wanted { most: slots, fewest: slots, of_free: 1, leaving: &[], may_share: false },
+                &secret,
+            )
             .unwrap();
         (placement.switches[0], placement, ranges)
     };
@@ -237,7 +245,11 @@ fn switches_that_are_not_reached_yet_are_unavailable() {
             load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
-        match fleet.reserve(&request, Wanted { most: 16, fewest: 16, of_free: 1, leaving: &[] }, &secret) {
+        match fleet.reserve(
+            &request,
+            Wanted { most: 16, fewest: 16, of_free: 1, leaving: &[], may_share: false },
+            &secret,
+        ) {
             Ok(_) => None,
             Err(Shortage::Route(none)) => Some(none.reason),
             Err(other) => panic!("{other}"),
@@ -275,7 +287,7 @@ fn a_job_gets_the_longest_packets_that_all_paths_carry() {
             load: TreeLoad::Trees,
         };
         let secret = fleet.ticket_key();
-        let wanted = Wanted { most: slots.0, fewest: slots.1, of_free: 1, leaving: &[] };
+        let wanted = Wanted { most: slots.0, fewest: slots.1, of_free: 1, leaving: &[], may_share: false };
         let (placement, _) = fleet.reserve(&request, wanted, &secret).map_err(|short| short.refusal())?;
         Ok((placement.switches[0], placement.job().slots))
     };

@@ -42,6 +42,15 @@ impl<'a> Slots<'a> {
         self.readings.iter().find(|reading| reading.at == at)?.slots.as_deref().ok()
     }
 
+    /// Whose bits a switch has: those of its children, at an aggregator those of the switch below, which may have released its slots.
+    fn below(&self) -> Vec<Vec<ChildRef>> {
+        let mut below = self.placement.shape().below();
+        if let Some((shared, _)) = self.placement.plan.shared() {
+            below[self.root()] = below[shared].clone();
+        }
+        below
+    }
+
     fn full(&self, at: usize) -> u32 {
         self.placement.plan.switch_plans()[at].node.full()
     }
@@ -91,7 +100,7 @@ impl<'a> Slots<'a> {
 
     /// The same, with who is missing.
     pub(super) fn incomplete(&self, reported: Option<u32>, switches: &[String]) -> Vec<IncompleteChunk> {
-        let below = self.placement.shape().below();
+        let below = self.below();
         let chunk = |chunk: u32| {
             let (slot, set) = self.place(chunk);
             let mut incomplete = IncompleteChunk {
@@ -136,7 +145,7 @@ impl<'a> Slots<'a> {
 
     /// Switches below a switch that was read whose sums are missing there, those of the oldest chunk first.
     fn next(&self, at: usize, reported: Option<u32>) -> Vec<usize> {
-        let below = self.placement.shape().below();
+        let below = self.below();
         let mut next = Vec::new();
         for chunk in self.incomplete_chunks(reported) {
             let ChunkState::Incomplete(seen) = self.state_at(at, chunk) else { continue };

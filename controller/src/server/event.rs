@@ -23,13 +23,14 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
             seen.concern(("job_started", "group_started"), name, group);
             seen.epoch = Some(granted.epoch);
             seen.message = format!(
-                "{} has begun: tree {tree} of {}, {}, {}, {} slots at {}",
+                "{} has begun: tree {tree} of {}, {}, {}, {} slots at {}{}",
                 subject(name, group),
                 spec.trees,
                 counted(usize::from(spec.world), "worker", "workers"),
                 spec.mode,
                 granted.slots,
-                counted(placement.switches.len(), "switch", "switches")
+                counted(placement.switches.len(), "switch", "switches"),
+                if placement.plan.shared().is_some() { ", which it shares with other jobs" } else { "" }
             );
         }
         JobEvent::Banded { name, band } => {

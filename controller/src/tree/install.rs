@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use netfold_control::PathToken;
-use netfold_p4::allreduce::{challenge_entry, job_entries, node_entries};
+use netfold_p4::allreduce::{
+    aggregator_entries, challenge_entry, job_entries, node_entries, shared_job_entries, shared_node_entries,
+};
 use netfold_p4::entry::{Replica, TableEntry};
 
-use super::{MulticastGroup, TreePlan};
+use super::{MulticastGroup, SlotUse, SwitchPlan, TreePlan};
 use crate::driver::{DriverError, HeldEntity, SwitchDriver};
 
 /// What is done at every switch before the next is done at any; in this order.
@@ -155,17 +157,37 @@ fn holdings(plan: &TreePlan) -> Vec<InstalledEntity> {
         let held = groups.map(|MulticastGroup { group, replicas }| HeldEntity::Group { group, replicas });
         all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
+    if let Some((switch, _)) = plan.shared() {
+        let node = &plan.switch_plans()[switch].node;
+        let held = HeldEntity::SharedSlots { first: node.base, slots: node.slots, epoch: node.epoch };
+        all.push(InstalledEntity { switch, child: None, held });
+    }
     for &switch in plan.order() {
-        let place = &plan.switch_plans()[switch];
-        let node = HeldEntity::Entries(node_entries(&place.node));
-        all.push(InstalledEntity { switch, child: None, held: node });
-        all.extend(place.children.iter().map(|child| InstalledEntity {
+        let entries = entries(&plan.switch_plans()[switch]).into_iter();
+        all.extend(entries.map(|(child, entries)| InstalledEntity {
             switch,
-            child: Some(child.port),
-            held: HeldEntity::Entries(job_entries(&place.node, child)),
+            child,
+            held: HeldEntity::Entries(entries),
         }));
     }
     all
+}
+
+/// The entries of a job at a switch: those of the node, then those of each child, with its port.
+fn entries(place: &SwitchPlan) -> Vec<(Option<u16>, Vec<TableEntry>)> {
+    let node = &place.node;
+    let children = place.children.iter();
+    match place.slot_use {
+        SlotUse::Own => {
+            let children = children.map(|child| (Some(child.port), job_entries(node, child)));
+            std::iter::once((None, node_entries(node))).chain(children).collect()
+        }
+        SlotUse::Shared => {
+            let children = children.map(|child| (Some(child.port), shared_job_entries(node, child)));
+            std::iter::once((None, shared_node_entries(node))).chain(children).collect()
+        }
+        SlotUse::Aggregator => children.map(|below| (None, aggregator_entries(node, below))).collect(),
+    }
 }
 
 type Failure = (usize, InstallStep, DriverError);
@@ -185,6 +207,7 @@ impl Installed {
                             replicas.retain(|replica| replica.port != gone);
                             !replicas.is_empty()
                         }
+                        HeldEntity::SharedSlots { .. } => true,
                         HeldEntity::Entries(_) => done.child != Some(gone),
                     }
             });
@@ -217,6 +240,10 @@ impl Installed {
                 HeldEntity::Port { port, .. } => drivers.with(switch, |driver| driver.unbind_port(*port))?,
                 HeldEntity::Group { group, .. } => {
                     drivers.with(switch, |driver| driver.delete_group(*group))?
+                }
+                HeldEntity::SharedSlots { first, slots, epoch } => {
+                    let (first, slots, epoch) = (*first, *slots, *epoch);
+                    drivers.with(switch, |driver| driver.release(first, slots, epoch))?;
                 }
                 HeldEntity::Entries(_) => {
                     let (first, entries) = self.last_entries(switch);
@@ -363,6 +390,7 @@ impl Installed {
                     set.map_err(|source| (switch, InstallStep::Groups, source))?;
                     self.done.push(done);
                 }
+                HeldEntity::SharedSlots { .. } => self.done.push(done),
                 HeldEntity::Entries(entries) => {
                     let mut all = entries.clone();
                     let mut pieces = vec![done];
@@ -382,7 +410,7 @@ impl Installed {
     }
 }
 
-/// Moves the job's slots on at every switch and returns a first chunk number that is newer than all of them.
+/// Moves the job's own slots on at every switch and returns a first chunk number that is newer than all of them.
 ///
 /// After an ADVANCE to 0 the slots hold 0 ..= 2^31. Numbers up to 2^30 are left behind by the one after the greatest; if
 /// some slot is further on, one ADVANCE more, to 2^30, brings all within 2^30 of each other.
@@ -392,7 +420,10 @@ fn advance<D: Drivers + ?Sized>(plan: &TreePlan, drivers: &mut D) -> Result<u32,
     for chunk in [0, STEP] {
         furthest = (0, plan.order()[0]);
         for &switch in plan.order() {
-            let node = &plan.switch_plans()[switch].node;
+            let SwitchPlan { slot_use, node, .. } = &plan.switch_plans()[switch];
+            if *slot_use == SlotUse::Shared {
+                continue;
+            }
             let stored = drivers.with(switch, |driver| driver.advance(node.base, node.slots, chunk));
             let stored = stored.map_err(|source| (switch, InstallStep::Advance, source))?;
             furthest = furthest.max((stored.wrapping_sub(chunk), switch));

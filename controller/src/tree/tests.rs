@@ -34,7 +34,7 @@ fn address(last: u16) -> SocketAddr {
 
 fn site(switch: usize) -> Site {
     let address = Some(address(1000 + switch as u16));
-    Site { limits: LIMITS, address, first_slot: 16, first_port: 2, first_group: 1 }
+    Site { limits: LIMITS, address, first_slot: 16, first_port: 2, first_group: 1, shared: None }
 }
 
 fn plan(shape: &Shape) -> Result<TreePlan, TreeError> {

@@ -26,6 +26,10 @@ pub(crate) struct Switch {
     pub(crate) seen: BTreeMap<(u32, u8), u32>,
     /// Slots that were read, without those of calls that failed.
     pub(crate) slots_read: u32,
+    /// What was released of slots that jobs share: first slot, number of slots, epoch.
+    pub(crate) released: Vec<(u32, u32, u32)>,
+    /// Contributions that were spilled, by group.
+    pub(crate) spilled: BTreeMap<u16, u64>,
     /// Calls so far that change or ask something.
     pub(crate) calls: usize,
     /// Calls by number that fail.
@@ -47,11 +51,19 @@ pub(crate) struct Admits {
     pub(crate) others: u32,
     pub(crate) world: u16,
     pub(crate) group: u16,
+    /// Whether it uses slots that jobs share.
+    pub(crate) shared: bool,
 }
 
 pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
-    if entry.table != p4info::table_id(id::JOB) || entry.action != p4info::action_id(id::ADMIT) {
+    let [own, shared, named] = [id::ADMIT, id::ADMIT_SHARED, id::ADMIT_NAMED].map(p4info::action_id);
+    if entry.table != p4info::table_id(id::JOB) || ![own, shared, named].contains(&entry.action) {
         return None;
+    }
+    // An aggregator's has the bits of all children, and no others.
+    let mut params = entry.params.clone();
+    if entry.action == named {
+        params.insert(2, 0);
     }
     let field = |number: u32| entry.matches.iter().find(|m| m.field == number);
     let value = |number: u32| field(number).map_or(0, |m| m.value);
@@ -64,12 +76,13 @@ pub(crate) fn admits(entry: &TableEntry) -> Option<Admits> {
         job: value(id::key::JOB) as u16,
         epoch: value(id::key::EPOCH) as u32,
         key: value(id::key::KEY) as u32,
-        first: entry.params[0] as u32 / 2,
+        first: params[0] as u32 / 2,
         slots: (!field(id::key::SLOT).map_or(0, |m| m.mask) as u32 & 0x7fff) + 1,
-        bit: entry.params[1] as u32,
-        others: entry.params[2] as u32,
-        world: entry.params[3] as u16,
-        group: entry.params[4] as u16,
+        bit: params[1] as u32,
+        others: params[2] as u32,
+        world: params[3] as u16,
+        group: params[4] as u16,
+        shared: entry.action == shared,
     })
 }
 
@@ -140,7 +153,12 @@ impl Switch {
                     assert_eq!(same, old, "members of a job differ");
                     assert_ne!(new.bit, old.bit, "a rank twice");
                 }
-                false => assert!(apart && new.group != old.group, "jobs {} and {} overlap", new.job, old.job),
+                false => assert!(
+                    (apart || new.shared && old.shared) && new.group != old.group,
+                    "jobs {} and {} overlap",
+                    new.job,
+                    old.job
+                ),
             }
         }
     }
@@ -176,6 +194,8 @@ impl Fake {
             chunks: vec![[0; 2]; slots as usize],
             seen: BTreeMap::new(),
             slots_read: 0,
+            released: Vec::new(),
+            spilled: BTreeMap::new(),
             calls: 0,
             failing: Box::new(|_| false),
             gate: None,
@@ -293,6 +313,21 @@ impl SwitchDriver for Fake {
             }
         }
         Ok(newest)
+    }
+
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        let mut switch = self.call()?;
+        assert!(
+            switch.admitted().iter().all(|entry| entry.epoch != epoch),
+            "epoch {epoch} is admitted still"
+        );
+        switch.released.push((first_slot, slots, epoch));
+        Ok(())
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        let switch = self.call()?;
+        Ok(switch.spilled.get(&group).copied().unwrap_or_default())
     }
 
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {

@@ -4,6 +4,7 @@ mod admission;
 mod authentication;
 mod bands;
 mod bench;
+mod best_effort;
 mod cost;
 mod durable;
 mod fake;

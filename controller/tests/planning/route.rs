@@ -65,7 +65,7 @@ fn check(topology: &Topology, network: &NetworkState, ask: &RouteRequest<'_>, tr
         multipath: false,
         authenticates: false,
     };
-    let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
+    let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1, shared: None };
     let workers: Vec<Option<SocketAddr>> = vec![None; ask.members.len()];
     TreePlan::new(job, shape, &vec![site; switches.len()], &workers).expect("a plan");
 }

@@ -594,20 +594,47 @@ impl Core {
         let mut newest = None;
         for slot in first_slot..end {
             for set in 0..2 {
-                let stored =
-                    self.controller_packet(Kind::Advance, slot, set, chunk).ok_or(EntryError::Param(0))?;
+                let stored = self
+                    .controller_packet(Kind::Advance, (slot, set), chunk, 0)
+                    .ok_or(EntryError::Param(0))?;
                 newest = newest.max(Some(stored.chunk.wrapping_sub(chunk)));
             }
         }
         newest.map(|distance| chunk.wrapping_add(distance)).ok_or(EntryError::Param(1))
     }
 
-    /// Reads a (slot, set) by a PROBE packet; returns its chunk and bitmap.
-    pub fn probe(&mut self, slot: u32, set: u8) -> Option<Repr> {
-        self.controller_packet(Kind::Probe, slot, set, 0)
+    /// Releases what an epoch occupies of a range of slots that best-effort jobs share, by ADVANCE packets to chunk 0.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::Param`] when the range does not lie in the switch's slots.
+    pub fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), EntryError> {
+        let end = first_slot.checked_add(slots).filter(|end| end * 2 <= self.pipeline.info().entries);
+        let end = end.ok_or(EntryError::Param(0))?;
+        for place in (first_slot..end).flat_map(|slot| [(slot, 0), (slot, 1)]) {
+            self.controller_packet(Kind::Advance, place, 0, epoch).ok_or(EntryError::Param(0))?;
+        }
+        Ok(())
     }
 
-    fn controller_packet(&mut self, kind: Kind, slot: u32, set: u8, chunk: u32) -> Option<Repr> {
+    /// Contributions that found no slot, by the multicast group to the aggregator; `None` if the program is not for best-effort jobs.
+    pub fn spilled(&self, group: u16) -> Option<u64> {
+        let spilled = self.pipeline.counters(p4info::counter_id(allreduce::id::SPILLED));
+        spilled.get(usize::from(group)).copied()
+    }
+
+    /// Reads a (slot, set) by a PROBE packet; returns its chunk and bitmap.
+    pub fn probe(&mut self, slot: u32, set: u8) -> Option<Repr> {
+        self.controller_packet(Kind::Probe, (slot, set), 0, 0)
+    }
+
+    fn controller_packet(
+        &mut self,
+        kind: Kind,
+        (slot, set): (u32, u8),
+        chunk: u32,
+        epoch: u32,
+    ) -> Option<Repr> {
         let repr = Repr {
             kind,
             flags: Flags::BARE,
@@ -617,7 +644,7 @@ impl Core {
             job: 0,
             slot: u16::try_from(slot).ok().filter(|slot| *slot < 1 << 15)?,
             set,
-            epoch: 0,
+            epoch,
             key: 0,
             chunk,
             bitmap: 0,

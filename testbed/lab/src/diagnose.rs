@@ -325,6 +325,7 @@ impl DiagnoseRig {
             bytes: self.config.bytes,
             compute: self.config.compute + late,
             begin_unix_ms: 0,
+            rendezvous: None,
             faults,
         };
         command.args(config.arguments());

@@ -151,6 +151,15 @@ impl SwitchDriver for CountedDriver {
         self.failpoint.step("advancing slots", || self.driver.advance(first_slot, slots, chunk))
     }
 
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        self.failpoint.step("releasing slots", || self.driver.release(first_slot, slots, epoch))
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        // No step: nothing changes.
+        self.driver.spilled(group)
+    }
+
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
         // No step: nothing changes.
         self.driver.read_slots(first_slot, slots)

@@ -9,6 +9,7 @@
 //! - [`mod@run`]: one job through a tree of real switches, every element checked.
 //! - [`rank`]: a rank of a job under test, as a process.
 //! - [`schedule`]: two jobs that share a link, and whether a schedule keeps them apart.
+//! - [`spill`]: two jobs that share the slots of a switch, below an aggregator.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
 
@@ -22,5 +23,6 @@ pub mod rank;
 pub mod run;
 pub mod schedule;
 mod shaper;
+pub mod spill;
 pub mod stf;
 pub mod survive;

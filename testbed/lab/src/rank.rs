@@ -30,6 +30,8 @@ pub struct RankConfig {
     pub compute: Duration,
     /// When it begins its first iteration, if it has joined by then: milliseconds of Unix time.
     pub begin_unix_ms: u64,
+    /// Where its job's ranks meet, so that they go on without a switch; none where they are not to.
+    pub rendezvous: Option<SocketAddr>,
     /// Faults of its packet I/O.
     pub faults: FaultConfig,
 }
@@ -50,7 +52,8 @@ impl RankConfig {
             ("--faults", self.faults.to_string()),
         ];
         let words = ["--json", "testbed", "rank"].map(str::to_owned).into_iter();
-        let options = options.into_iter().chain(tenant);
+        let rendezvous = self.rendezvous.iter().map(|address| ("--rendezvous", address.to_string()));
+        let options = options.into_iter().chain(tenant).chain(rendezvous);
         words.chain(options.flat_map(|(option, value)| [option.to_owned(), value])).collect()
     }
 }
@@ -85,6 +88,9 @@ pub fn work(config: &RankConfig) -> Result<(), RankError> {
         .middleware(move |io| Box::new(Faulty::new(io, faults)));
     if let Some(tenant) = &config.tenant {
         builder = builder.tenant(tenant.as_str(), "");
+    }
+    if let Some(address) = config.rendezvous {
+        builder = builder.rendezvous(address)?;
     }
     let communicator = builder.connect()?;
     let (workers, mode, op) = (config.world, Mode::I32, ReduceOp::Sum);

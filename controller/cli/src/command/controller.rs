@@ -140,7 +140,8 @@ pub(crate) struct ControllerCommand {
     #[arg(long, value_name = "RATE", default_value = "100G")]
     link_rate: Bits,
     /// How jobs share slots: elastic (later jobs find some: a job that cannot give slots up gets an eighth of the free ones at most, others give some
-    /// up for them and grow into idle ones), static (first come, first served), priority (jobs of tenants with a lower priority are displaced).
+    /// up for them and grow into idle ones), static (first come, first served), priority (jobs of tenants with a lower priority are displaced), best-effort (jobs share the slots of switches that name an aggregator in the
+    /// topology, and otherwise as static).
     #[arg(long, value_name = "HOW", default_value = "elastic", value_parser = sharing)]
     sharing: Sharing,
     /// Minimum seconds between two moves of a job.
@@ -321,6 +322,14 @@ impl ControllerCommand {
         topology: Option<Topology>,
         front: FrontendConfig,
     ) -> Result<Running, CliError> {
+        let has_aggregator =
+            |topology: &Topology| topology.switch_ids().any(|switch| topology.aggregator(switch).is_some());
+        if self.sharing == Sharing::BestEffort && !topology.as_ref().is_some_and(has_aggregator) {
+            return Err(CliError::Usage(
+                "--sharing best-effort needs a topology in which a switch names its aggregator: give one `aggregator = \"NAME\"`"
+                    .into(),
+            ));
+        }
         let has_ecmp = topology.as_ref().is_some_and(Topology::has_ecmp);
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),

@@ -292,6 +292,21 @@ fn list(
     table.print(output, "no jobs")
 }
 
+/// What a tree has spilled, of the packets that its workers have sent, where it shares slots.
+fn spilled(output: &Output, tree: &v1::Tree) -> Result<(), CliError> {
+    let Some(spilled) = tree.spilled else { return Ok(()) };
+    let counters = tree.members.iter().filter_map(|member| member.counters);
+    let sent: u64 = counters.map(|counters| counters.packets_sent).sum();
+    let part =
+        if sent > 0 { format!(", {:.1} % of those sent", percent(spilled, sent)) } else { String::new() };
+    output.line(format_args!("  spilled   {} contributions to the aggregator{part}", grouped(spilled)))?;
+    Ok(())
+}
+
+fn percent(part: u64, all: u64) -> f64 {
+    100.0 * part as f64 / all as f64
+}
+
 fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     output.event(&job_value(job))?;
     let spec = job.spec.unwrap_or_default();
@@ -339,11 +354,12 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
                 format!("  {}", place.switch),
                 parent,
                 place.first_slot.to_string(),
-                place.slots.to_string(),
+                format!("{}{}", place.slots, if place.shared { " shared" } else { "" }),
                 place.workers.to_string(),
             ]);
         }
         places.print(output, "  no place yet")?;
+        spilled(output, tree)?;
         let mut members =
             Table::new(&["  rank", "address", "switch", "state", "#packets sent", "#retransmitted"]);
         for member in &tree.members {

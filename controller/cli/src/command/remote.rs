@@ -187,7 +187,7 @@ fn findings_value(findings: &[v1::Finding]) -> Vec<Value> {
 fn tree_value(tree: &v1::Tree) -> Value {
     let places: Vec<Value> = tree.places.iter().map(|place| json!({
         "switch": place.switch, "parent": place.parent, "first_slot": place.first_slot, "slots": place.slots,
-        "workers": place.workers,
+        "workers": place.workers, "shared": place.shared,
     })).collect();
     let members: Vec<Value> = tree.members.iter().map(|member| json!({
         "rank": member.rank, "endpoint": member.endpoint, "switch": member.switch, "state": member.state,
@@ -195,7 +195,7 @@ fn tree_value(tree: &v1::Tree) -> Value {
     })).collect();
     json!({
         "tree": tree.tree, "phase": tree.phase, "number": tree.number, "epoch": tree.epoch, "slots": tree.slots,
-        "places": places, "members": members,
+        "places": places, "members": members, "spilled": tree.spilled,
     })
 }
 

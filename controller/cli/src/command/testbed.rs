@@ -6,6 +6,7 @@ mod leaf_spine;
 mod paths;
 mod rank;
 mod schedule;
+mod spill;
 mod stf;
 mod survive;
 mod trim;
@@ -58,6 +59,7 @@ enum What {
     Diagnose(diagnose::Diagnose),
     Paths(paths::Paths),
     Schedule(schedule::ScheduleCommand),
+    Spill(spill::Spill),
     #[command(hide = true)]
     Rank(rank::Rank),
     #[command(hide = true)]
@@ -257,6 +259,7 @@ impl Testbed {
             What::Diagnose(diagnose) => diagnose.run(output),
             What::Paths(paths) => paths.run(output),
             What::Schedule(schedule) => schedule.run(output),
+            What::Spill(spill) => spill.run(output),
             What::Rank(rank) => rank.run(),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),

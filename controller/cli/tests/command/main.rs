@@ -6,6 +6,7 @@ mod arguments;
 mod backup;
 mod bands;
 mod bench;
+mod best_effort;
 mod check;
 mod connect_errors;
 mod connections;

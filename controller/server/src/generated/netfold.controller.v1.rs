@@ -330,6 +330,10 @@ pub struct Tree {
     /// Its workers, by rank.
     #[prost(message, repeated, tag = "7")]
     pub members: ::prost::alloc::vec::Vec<Member>,
+    /// Contributions that found no slot and were sent on to the aggregator, since it has its place or the controller has started; not set where it
+    /// shares no slots.
+    #[prost(uint64, optional, tag = "8")]
+    pub spilled: ::core::option::Option<u64>,
 }
 /// The slots that a tree of a job holds at a switch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -349,6 +353,9 @@ pub struct Place {
     /// Workers attached to this switch.
     #[prost(uint32, tag = "5")]
     pub workers: u32,
+    /// Whether it shares them with other jobs.
+    #[prost(bool, tag = "6")]
+    pub shared: bool,
 }
 /// A worker of a tree of a job.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -233,6 +233,7 @@ fn tree(tree: TreeView) -> v1::Tree {
         slots: tree.slots,
         places: tree.places.into_iter().map(place).collect(),
         members: tree.members.into_iter().map(member).collect(),
+        spilled: tree.spilled,
     }
 }
 
@@ -243,6 +244,7 @@ fn place(place: PlaceView) -> v1::Place {
         first_slot: place.first_slot,
         slots: place.slots,
         workers: u32::from(place.workers),
+        shared: place.shared,
     }
 }
 

@@ -82,6 +82,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
         parent: parent.map(str::to_owned),
         first_slot,
         slots: 128,
+        shared: false,
         workers,
     };
     JobView {
@@ -113,6 +114,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             number: Some(1),
             epoch: Some(7),
             slots: Some(128),
+            spilled: None,
             places: vec![
                 place(spine, None, 0),
                 place("leaf1", Some(spine), 2),

@@ -117,7 +117,14 @@ fn place(number: u32) -> Box<PlaceRecord> {
         over: false,
         switches: vec!["leaf1".into()],
         shape: Shape { above: vec![None], workers: vec![0, 0] },
-        sites: vec![Site { limits, address: Some(address), first_slot: 0, first_port: 1, first_group: 1 }],
+        sites: vec![Site {
+            limits,
+            address: Some(address),
+            first_slot: 0,
+            first_port: 1,
+            first_group: 1,
+            shared: None,
+        }],
         members: vec![address; 2],
         left: vec![1],
     })

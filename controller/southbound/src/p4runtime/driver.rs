@@ -8,7 +8,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use netfold_p4::allreduce::{Address, child_entry, controller_entry, id};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::ir::Program;
-use netfold_p4::p4info::table_id;
+use netfold_p4::p4info::{counter_id, table_id};
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_p4_runtime::config::P4Info;
 use netfold_p4_runtime::google::Code;
@@ -21,7 +21,7 @@ use super::client::Client;
 use super::control::ControlPort;
 use super::error::{P4RuntimeError, Rpc};
 use super::peers::PortError;
-use super::slot_packets::{advance, read_slots};
+use super::slot_packets::{advance, read_slots, release};
 use super::tables::{Tables, group_update, groups};
 use netfold_controller::driver::{DriverError, Limits, SlotState, SwitchDriver};
 
@@ -364,6 +364,18 @@ impl SwitchDriver for P4RuntimeDriver {
         end.ok_or(EntryError::Param(0))?;
         self.nonce = self.nonce.wrapping_add(1);
         advance(self.control.as_mut(), self.nonce, first_slot, slots, chunk)
+    }
+
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.config.profile.slots);
+        end.ok_or(EntryError::Param(0))?;
+        self.nonce = self.nonce.wrapping_add(1);
+        release(self.control.as_mut(), self.nonce, (first_slot, slots), epoch)
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        let counted = self.counters(counter_id(id::SPILLED)).map_err(refused)?;
+        Ok(counted.get(usize::from(group)).copied().unwrap_or(0))
     }
 
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {

@@ -33,8 +33,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use netfold_p4::allreduce::Address;
+use netfold_p4::allreduce::{Address, id};
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
+use netfold_p4::p4info::counter_id;
 use netfold_p4::profile::{Encapsulation, Numerics, Profile};
 use netfold_wire::{JobKeys, UDP_PORT};
 use tokio::sync::{mpsc, oneshot};
@@ -45,7 +46,7 @@ use super::error::P4RuntimeError;
 use super::packets::{PacketControlPort, PacketLine};
 use super::peers::Attachment;
 use super::pipeline::Pipeline;
-use super::slot_packets::{advance, read_slots};
+use super::slot_packets::{advance, read_slots, release};
 use super::tls;
 use call::{Call, CallResult, Reply, Request};
 pub(crate) use desired::{Bound, Desired, port_error};
@@ -225,6 +226,16 @@ struct Shared {
     phase: Mutex<Phase>,
     line: Arc<PacketLine>,
     tally: Arc<Tally>,
+    /// What was to be released while the switch was down, and has not lost what its slots held.
+    unreleased: Mutex<Vec<Release>>,
+}
+
+/// Slots that best-effort jobs share, to be released of an epoch.
+#[derive(Debug, Clone, Copy)]
+struct Release {
+    first_slot: u32,
+    slots: u32,
+    epoch: u32,
 }
 
 impl Shared {
@@ -234,7 +245,12 @@ impl Shared {
             phase: Mutex::new(Phase::Down("it is not connected yet".into())),
             line: Arc::default(),
             tally: Arc::default(),
+            unreleased: Mutex::default(),
         }
+    }
+
+    fn unreleased(&self) -> MutexGuard<'_, Vec<Release>> {
+        self.unreleased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn phase(&self) -> MutexGuard<'_, Phase> {
@@ -424,6 +440,25 @@ impl Managed {
     }
 }
 
+impl Managed {
+    fn release_now(&self, Release { first_slot, slots, epoch }: Release) -> Result<(), DriverError> {
+        let mut controls = self.0.controls.lock().unwrap_or_else(PoisonError::into_inner);
+        controls.nonce = controls.nonce.wrapping_add(1);
+        let nonce = controls.nonce;
+        release(controls.port.as_mut(), nonce, (first_slot, slots), epoch)
+    }
+
+    /// Releases what was to be released while the switch was down.
+    fn release_left(&self) -> Result<(), DriverError> {
+        loop {
+            let Some(next) = self.0.shared.unreleased().last().copied() else { return Ok(()) };
+            self.up()?;
+            self.release_now(next)?;
+            self.0.shared.unreleased().retain(|left| left.epoch != next.epoch);
+        }
+    }
+}
+
 fn limits(profile: &Profile, config: &ManagedConfig) -> Limits {
     Limits {
         slots: config.slots.map_or(profile.slots, |slots| slots.min(profile.slots)),
@@ -459,6 +494,7 @@ impl SwitchDriver for Managed {
     }
 
     fn insert(&mut self, entries: &[TableEntry]) -> Result<(), DriverError> {
+        self.release_left()?;
         self.call(Request::Insert(entries.to_vec())).map(drop)
     }
 
@@ -485,6 +521,24 @@ impl SwitchDriver for Managed {
         controls.nonce = controls.nonce.wrapping_add(1);
         let nonce = controls.nonce;
         advance(controls.port.as_mut(), nonce, first_slot, slots, chunk)
+    }
+
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        let end = first_slot.checked_add(slots).filter(|end| *end <= self.0.limits.slots);
+        end.ok_or(EntryError::Param(0))?;
+        let release = Release { first_slot, slots, epoch };
+        if self.up().is_ok() {
+            return self.release_now(release);
+        }
+        self.0.shared.unreleased().push(release);
+        Ok(())
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        match self.call(Request::Cell(counter_id(id::SPILLED), group))? {
+            Reply::Counters(counted) => Ok(counted.into_iter().sum()),
+            _ => Ok(0),
+        }
     }
 
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {

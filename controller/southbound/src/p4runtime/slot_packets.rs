@@ -35,6 +35,7 @@ struct Asked {
 struct Question {
     kind: Kind,
     chunk: u32,
+    epoch: u32,
     /// Comes back in every answer, so that late answers to an earlier round are not taken for this one's.
     nonce: u32,
     sends_max: u32,
@@ -59,12 +60,24 @@ pub(crate) fn advance(
     slots: u32,
     chunk: u32,
 ) -> Result<u32, DriverError> {
-    let question = Question { kind: Kind::Advance, chunk, nonce, sends_max: ADVANCES_MAX };
+    let question = Question { kind: Kind::Advance, chunk, epoch: 0, nonce, sends_max: ADVANCES_MAX };
     let mut newest = None;
     let mut take = |answer: &Repr| newest = newest.max(Some(answer.chunk.wrapping_sub(chunk)));
     ask_all(control, question, (first_slot, slots), &mut take)?;
     let distance = newest.ok_or(DriverError::Silent { answered: 0, asked: 0 })?;
     Ok(chunk.wrapping_add(distance))
+}
+
+/// Releases what an epoch occupies of the slots, as [`netfold_controller::SwitchDriver::release`] requires it. `nonce` is a number that no recent call
+/// had.
+pub(crate) fn release(
+    control: &mut dyn ControlPort,
+    nonce: u32,
+    (first_slot, slots): (u32, u32),
+    epoch: u32,
+) -> Result<(), DriverError> {
+    let question = Question { kind: Kind::Advance, chunk: 0, epoch, nonce, sends_max: ADVANCES_MAX };
+    ask_all(control, question, (first_slot, slots), &mut |_| {})
 }
 
 /// Reads every set of the slots, as [`netfold_controller::SwitchDriver::read_slots`] requires it. `nonce` is a number that no recent call had.
@@ -74,7 +87,7 @@ pub(crate) fn read_slots(
     first_slot: u32,
     slots: u32,
 ) -> Result<Vec<SlotState>, DriverError> {
-    let question = Question { kind: Kind::Probe, chunk: 0, nonce, sends_max: PROBES_MAX };
+    let question = Question { kind: Kind::Probe, chunk: 0, epoch: 0, nonce, sends_max: PROBES_MAX };
     let mut read = Vec::with_capacity(2 * slots as usize);
     let mut take = |answer: &Repr| {
         let Repr { slot, set, chunk, bitmap, .. } = *answer;
@@ -172,7 +185,7 @@ fn request(slot: u16, set: u8, question: &Question) -> Repr {
         job: 0,
         slot,
         set,
-        epoch: 0,
+        epoch: question.epoch,
         key: question.nonce,
         chunk: question.chunk,
         bitmap: 0,

@@ -67,6 +67,12 @@ impl SwitchDriver for SharedDriver {
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.driver().advance(first_slot, slots, chunk)
     }
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        self.driver().release(first_slot, slots, epoch)
+    }
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        self.driver().spilled(group)
+    }
     fn read_slots(&mut self, first_slot: u32, slots: u32) -> Result<Vec<SlotState>, DriverError> {
         self.driver().read_slots(first_slot, slots)
     }

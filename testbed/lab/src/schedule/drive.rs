@@ -157,6 +157,7 @@ impl<'a> Trial<'a> {
             bytes: self.config.bytes,
             compute: self.config.compute,
             begin_unix_ms: u64::try_from(begin.as_millis()).unwrap_or(u64::MAX),
+            rendezvous: None,
             faults: FaultConfig::default(),
         };
         let mut command = network.on_host(plan.hosts[usize::from(rank)], &self.config.program);

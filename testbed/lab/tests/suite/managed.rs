@@ -148,6 +148,7 @@ fn admit(switch: &mut Managed) {
             HeldEntity::Port { port, peer, .. } => switch.bind_port(port, peer).unwrap(),
             HeldEntity::Group { group, replicas } => switch.set_group(group, &replicas).unwrap(),
             HeldEntity::Entries(entries) => switch.insert(&entries).unwrap(),
+            HeldEntity::SharedSlots { .. } => unreachable!("it shares no slots"),
         }
     }
 }

@@ -136,6 +136,7 @@ impl Keeper {
                     keeper.ports.insert(port, Bound { peer, keys });
                 }
                 HeldEntity::Group { group, replicas } => drop(keeper.groups.insert(group, replicas)),
+                HeldEntity::SharedSlots { .. } => {}
                 HeldEntity::Entries(entries) => keeper.note(&Call::Insert(entries)),
             }
         }

@@ -86,7 +86,7 @@ fn plan(shape: &Shape) -> TreePlan {
         multipath: false,
         authenticates: false,
     };
-    let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1 };
+    let site = Site { limits, address: None, first_slot: 0, first_port: 0, first_group: 1, shared: None };
     let job = TreeJob { job: 9, epoch: 2, key: 77, slots: 2, udp_ports: 1 };
     TreePlan::new(job, shape, &vec![site; shape.above.len()], &vec![None; shape.workers.len()])
         .expect("it fits")

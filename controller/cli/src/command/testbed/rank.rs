@@ -32,6 +32,8 @@ pub(super) struct Rank {
     #[arg(long)]
     begin_unix_ms: u64,
     #[arg(long)]
+    rendezvous: Option<SocketAddr>,
+    #[arg(long)]
     faults: FaultConfig,
 }
 
@@ -48,6 +50,7 @@ impl Rank {
             bytes: self.bytes,
             compute: Duration::from_micros(self.compute_us),
             begin_unix_ms: self.begin_unix_ms,
+            rendezvous: self.rendezvous,
             faults: self.faults,
         };
         rank::work(&config).map_err(|error| CliError::testbed("the rank", error))

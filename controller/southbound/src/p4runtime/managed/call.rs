@@ -14,8 +14,15 @@ use netfold_controller::driver::DriverError;
 /// One call of [`netfold_controller::SwitchDriver`], or of a handle's own.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
-    Bind { port: u16, peer: SocketAddr, udp_ports: u8 },
-    Authenticate { port: u16, keys: JobKeys },
+    Bind {
+        port: u16,
+        peer: SocketAddr,
+        udp_ports: u8,
+    },
+    Authenticate {
+        port: u16,
+        keys: JobKeys,
+    },
     Unbind(u16),
     Insert(Vec<TableEntry>),
     Delete(Vec<TableEntry>),
@@ -23,6 +30,8 @@ pub(super) enum Request {
     DeleteGroup(u16),
     Resync,
     Counters(u32),
+    /// One cell of a counter.
+    Cell(u32, u16),
 }
 
 impl Request {

@@ -59,6 +59,8 @@ impl Desired {
                     desired.ports.insert(port, Bound { peer, udp_ports, at: None, keys });
                 }
                 HeldEntity::Group { group, replicas } => drop(desired.groups.insert(group, replicas)),
+                // Nothing of the program's tables.
+                HeldEntity::SharedSlots { .. } => {}
                 HeldEntity::Entries(entries) => {
                     desired.entries.extend(entries.into_iter().map(|entry| (Key::of(&entry), entry)));
                 }

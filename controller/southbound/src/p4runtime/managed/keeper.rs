@@ -317,6 +317,7 @@ impl Keeper {
         if fresh {
             self.desired.forget();
             self.doubtful.clear();
+            self.shared.unreleased().clear();
         }
         self.config.boot.clone_from(&described.boot);
         let repaired = self.reconcile(session, Some(observed)).await?;
@@ -471,6 +472,9 @@ impl Keeper {
             Request::SetGroup(group, replicas) => self.set_group(session, group, replicas).await?,
             Request::DeleteGroup(group) => self.delete_group(session, group).await?,
             Request::Resync => return self.resync(session).await.map(Reply::Repaired),
+            Request::Cell(counter, cell) => {
+                return Ok(Reply::Counters(vec![session.cell(counter, cell).await?]));
+            }
             Request::Counters(counter) => return Ok(Reply::Counters(session.counters(counter).await?)),
         }
         Ok(Reply::Done)

@@ -116,6 +116,18 @@ impl Session {
         Ok(())
     }
 
+    /// What one cell of a counter has counted, in packets.
+    pub(super) async fn cell(&self, counter_id: u32, cell: u16) -> Result<u64, P4RuntimeError> {
+        let index = Some(v1::Index { index: cell.into() });
+        let pattern = v1::CounterEntry { counter_id, index, data: None };
+        let found = self.remote.read(vec![EntityKind::CounterEntry(pattern).into()]).await?;
+        let packets = found.into_iter().filter_map(|entity| match entity.entity {
+            Some(EntityKind::CounterEntry(cell)) => cell.data.map(|data| data.packet_count.max(0) as u64),
+            _ => None,
+        });
+        Ok(packets.sum())
+    }
+
     /// What a counter has counted, in packets, by cell.
     pub(super) async fn counters(&self, counter_id: u32) -> Result<Vec<u64>, P4RuntimeError> {
         let pattern = v1::CounterEntry { counter_id, index: None, data: None };

@@ -166,7 +166,7 @@ impl Wanted {
             }
             Request::SetGroup(group, replicas) => drop(self.groups.insert(group, replicas)),
             Request::DeleteGroup(group) => drop(self.groups.remove(&group)),
-            Request::Resync | Request::Counters(_) => {}
+            Request::Resync | Request::Counters(_) | Request::Cell(..) => {}
         }
     }
 
