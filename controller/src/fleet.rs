@@ -25,7 +25,7 @@ use netfold_control::{Numerics, Refusal};
 use netfold_p4::profile::entries_of_job;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use sharing::{Selection, Shared};
+use sharing::{OF_FREE_WITH_AGGREGATOR, Selection, Shared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -383,13 +383,17 @@ impl Fleet {
         if let Some(peer) = self.held_peer(request.members, request.udp_ports) {
             return Err(Shortage::Address(peer));
         }
-        let selection = match self.select_shared(request, wanted) {
-            Some(selection) => selection,
-            None => self.select_own(request, wanted)?,
+        let shared = self.select_shared(request, wanted);
+        let (selection, sites) = match shared.and_then(|shared| Some((self.sites(&shared).ok()?, shared))) {
+            Some((sites, shared)) => (shared, sites),
+            None => {
+                let own = self.select_own(request, wanted)?;
+                let sites = self.sites(&own)?;
+                (own, sites)
+            }
         };
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
         let epoch = self.epoch_next.ok_or(Shortage::Epochs)?;
-        let sites = self.sites(&selection)?;
         let Selection { chosen, slots, .. } = selection;
         let job = TreeJob {
             job: number,
@@ -561,7 +565,9 @@ impl Fleet {
             slots = of_length(slots, shortest, info.limits.lane_words).max(wanted.fewest.min(slots));
             let leaving = wanted.leaving.get(switch.index()).copied().unwrap_or(0);
             let available = free.free_slots().saturating_add(leaving);
-            slots = portion(slots, wanted.fewest, available, wanted.of_free);
+            let shares = wanted.may_share && self.route.shared_below(*switch).is_some();
+            let of_free = if shares { OF_FREE_WITH_AGGREGATOR } else { wanted.of_free };
+            slots = portion(slots, wanted.fewest, available, of_free);
             let least = least.min(slots);
             slots = free.largest(slots, least).ok_or_else(|| Shortage::Slots {
                 switch: self.called(&info.name),

@@ -2,7 +2,7 @@
 //!
 //! A job has slots of its own if as many as it asks for are free and half of the switch's are left for jobs that share. Otherwise it shares: the first
 //! such job takes the largest range that is free, and the last one returns it. Of that range each job uses an aligned part, of as many slots as it asks for,
-//! where the fewest others are. A job that can do neither is given what is free, as without an aggregator.
+//! where the fewest others are. A job that can do neither is given half of what is free at most.
 
 use super::{Fleet, HeldRange, SharedBelow, Switch, TreeRequest, Wanted, largest_range};
 use crate::record::PlaceRecord;
@@ -13,6 +13,10 @@ use crate::tree::{Shape, SharedRange};
 
 /// Most slots of a range that jobs share: as many as a packet can name.
 const SHARED_MAX: u32 = 1 << 15;
+
+/// Where a switch has an aggregator, a job has at most one in so many of the free slots for itself, so that later ones find some, whether they can share or
+/// not.
+pub(super) const OF_FREE_WITH_AGGREGATOR: u32 = 2;
 
 /// The range that jobs share at a switch.
 pub(super) struct Shared {

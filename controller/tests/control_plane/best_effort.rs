@@ -214,10 +214,11 @@ fn jobs_lose_their_place_with_the_aggregator_and_come_again() {
             "{received:?}"
         );
     }
-    // Without it they are given what there is, as if the switch named none.
-    rig.start("one", SLOTS, 5020);
-    let two = rig.ask("two", SLOTS, 5030);
-    assert_eq!(rig.bench.received[&two[0]].refusal(), Some(Refusal::Slots));
+    // Without it each has half of what is free for itself.
+    for (job, slots) in [("one", SLOTS / 2), ("two", SLOTS / 4)] {
+        rig.ask(job, SLOTS, 5020 + slots as u16);
+        assert_eq!((rig.tree(job).slots, rig.places(job).len()), (Some(slots), 1), "{job}");
+    }
     rig.bench.act(|plane, now| plane.switch_up(now, 1, SwitchUp { fresh: true, ..SwitchUp::default() }));
     rig.bench.finish_all();
 }
@@ -252,8 +253,25 @@ fn authenticated_jobs_share_nothing() {
     }
     rig.bench.run_tasks();
     assert_eq!(rig.places("one"), [("tor".to_owned(), 0, false)]);
-    // Nothing is left to be shared.
-    let two = rig.ask("two", SLOTS, 5010);
-    assert_eq!(rig.bench.received[&two[0]].refusal(), Some(Refusal::Slots));
+    // Others share what it has left.
+    for (job, port) in [("two", 5010), ("three", 5020)] {
+        rig.ask(job, SLOTS, port);
+        assert_eq!(
+            (rig.tree(job).slots, &rig.places(job)[1]),
+            (Some(SLOTS / 2), &("tor".to_owned(), SLOTS / 2, true))
+        );
+    }
+    rig.bench.finish_all();
+}
+
+#[test]
+fn a_job_for_which_neither_has_slots_is_refused() {
+    let mut rig = Rig::new();
+    for at in 0..8 {
+        rig.start(&format!("job{at}"), SLOTS, 5000 + 10 * at);
+    }
+    // Its slots are used up, and all of the switch's are shared.
+    let more = rig.ask("more", SLOTS, 6000);
+    assert_eq!(rig.bench.received[&more[0]].refusal(), Some(Refusal::Slots));
     rig.bench.finish_all();
 }

@@ -111,11 +111,11 @@ fn jobs_that_want_twice_the_slots_share_them_and_survive_their_aggregator() {
     for _ in 0..2 {
         jobs.iter().for_each(Job::expect_sums);
     }
-    // One of them has the slots now, the other one reduces among its ranks.
-    poll_state("a job with the slots of the switch", || {
+    // Both have slots of their own now.
+    poll_state("jobs with slots of the switch", || {
         let described = one(&format!("switch describe tor --controller {}", site.grpc));
         let ranges = described["ranges"].as_array().map_or(0, Vec::len);
-        if number(&described, "slots_used") > 0.0 && ranges == 1 { Ok(()) } else { Err(described) }
+        if number(&described, "slots_used") == 48.0 && ranges == 2 { Ok(()) } else { Err(described) }
     });
     jobs.iter().for_each(Job::expect_sums);
     site.switch.kill();

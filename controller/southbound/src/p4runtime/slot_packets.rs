@@ -203,6 +203,8 @@ mod tests {
     /// Slots that answer as the slot machine does, over a line that loses, repeats and delays packets.
     struct Line {
         stored: BTreeMap<(u16, u8), u32>,
+        /// The epochs that occupy slots.
+        occupants: BTreeMap<(u16, u8), u32>,
         answers: VecDeque<Vec<u8>>,
         /// Packet numbers that get lost.
         lose: fn(u32) -> bool,
@@ -212,7 +214,8 @@ mod tests {
 
     impl Line {
         fn new(lose: fn(u32) -> bool) -> Self {
-            Self { stored: BTreeMap::new(), answers: VecDeque::new(), lose, sent: 0, most: 0 }
+            let (stored, occupants) = (BTreeMap::new(), BTreeMap::new());
+            Self { stored, occupants, answers: VecDeque::new(), lose, sent: 0, most: 0 }
         }
     }
 
@@ -226,6 +229,9 @@ mod tests {
             let stored = self.stored.entry((repr.slot, repr.set)).or_default();
             if repr.kind == Kind::Advance && repr.chunk.wrapping_sub(*stored) as i32 > 0 {
                 *stored = repr.chunk;
+            }
+            if repr.kind == Kind::Advance && self.occupants.get(&(repr.slot, repr.set)) == Some(&repr.epoch) {
+                self.occupants.remove(&(repr.slot, repr.set));
             }
             (repr.chunk, repr.bitmap) = (*stored, u32::from(repr.slot) << 1);
             let mut bytes = vec![0; header::LEN];
@@ -254,6 +260,18 @@ mod tests {
         assert_eq!(line.stored.len(), 128);
         assert!(line.stored.iter().all(|(place, stored)| *stored == 5 || *place == (70, 1)));
         assert!(line.most <= 2 * WINDOW);
+    }
+
+    #[test]
+    fn what_an_epoch_occupies_is_released_in_spite_of_loss() {
+        let mut line = Line::new(|number| number % 7 == 0);
+        line.occupants.extend((60..70).flat_map(|slot| [((slot, 0), 7), ((slot, 1), 8)]));
+        release(&mut line, 1, (64, 64), 7).unwrap();
+        let left: Vec<_> = line.occupants.keys().copied().collect();
+        let others =
+            (60..70).flat_map(|slot| if slot < 64 { vec![(slot, 0), (slot, 1)] } else { vec![(slot, 1)] });
+        assert_eq!(left, others.collect::<Vec<_>>(), "those of another epoch, and slots out of the range");
+        assert_eq!(line.stored.len(), 128, "all slots were asked");
     }
 
     #[test]

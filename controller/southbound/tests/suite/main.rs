@@ -7,6 +7,7 @@ mod fake_tofino;
 mod proxy;
 mod recovery;
 mod rig;
+mod shared;
 mod steady;
 mod tls;
 #[cfg(target_os = "linux")]
