@@ -83,7 +83,7 @@ pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
 pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<TreePlan, RunError> {
     let site = |switch| {
         let address = Some(SocketAddr::V4(switch_address(switch)));
-        Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 }
+        Site { limits, address, first_slot: 0, first_port: 0, first_group: 1, shared: None }
     };
     let sites: Vec<Site> = (0..config.shape.above.len()).map(site).collect();
     let workers: Vec<_> =

@@ -69,6 +69,7 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         first_slot: 0,
         first_port: 0,
         first_group: 1,
+        shared: None,
     };
     let sites: Vec<Site> = addresses.iter().map(site).collect();
     let (workers, own) = clients(config, &addresses)?;

@@ -85,7 +85,7 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
-    let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
+    let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1, shared: None };
     let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
     let mut plan =
         TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;

@@ -109,7 +109,7 @@ impl Fabric {
 fn plan(config: &TrimConfig, profile: &Profile) -> Result<TreePlan, RunError> {
     let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(profile, UDP_PORT) };
     let address = Some(SocketAddr::V4(switch_address(FOLD)));
-    let site = Site { limits, address, first_slot: 0, first_port: 0, first_group: 1 };
+    let site = Site { limits, address, first_slot: 0, first_port: 0, first_group: 1, shared: None };
     let world = config.racks * config.ranks;
     let shape = Shape { above: vec![None], workers: vec![FOLD; world] };
     let ranks: Vec<_> = (0..world).map(|rank| Some(SocketAddr::V4(rank_address(rank)))).collect();
