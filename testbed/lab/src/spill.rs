@@ -1,7 +1,8 @@
 //! Two jobs that each want all slots of a switch: best-effort sharing below an aggregator, compared with a half for each.
 //!
 //! A switch with few slots, an aggregator behind it, and hosts at it, in network namespaces; all links are shaped. Each job has two ranks on hosts of their
-//! own. Ranks are processes of the program under test that compute (they sleep), do an all-reduce and check every element. The controller is in this
+//! own. A switch of a data centre has few slots for the time that packets take to it and back; so packets of ranks are delayed, by the fault middleware of
+//! their packet I/O, and not the links but slots limit throughput. Ranks are processes of the program under test that compute (they sleep), do an all-reduce and check every element. The controller is in this
 //! process. In the last trial the aggregator is killed while both jobs run.
 //!
 //! Needs root and iproute2.
@@ -31,6 +32,8 @@ pub struct SpillConfig {
     pub rate_bps: f64,
     /// Bits a second of the link between switch and aggregator.
     pub up_bps: f64,
+    /// How long each packet of a rank is under way in addition, in each direction.
+    pub delay: Duration,
     /// Slots of the switch, a power of two from 2 on.
     pub slots: u32,
     /// Tensor bytes of each all-reduce.
@@ -197,6 +200,7 @@ mod tests {
             program: PathBuf::new(),
             rate_bps: 1e9,
             up_bps: 1e9,
+            delay: Duration::ZERO,
             slots: 8,
             bytes: 1000,
             compute: Duration::ZERO,

@@ -10,7 +10,7 @@ use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::{JobView, SnapshotScope};
 use netfold_controller::{JobEvent, Server, ServerHandle, admission, command};
-use netfold_io::fault::FaultConfig;
+use netfold_io::fault::{FaultConfig, Faults};
 use netfold_measure::process;
 use netfold_southbound::managed_plane;
 use netfold_testkit::namespace;
@@ -148,6 +148,8 @@ impl<'a> Trial<'a> {
         sender: &Sender<TrialEvent>,
     ) -> Result<(), SpillError> {
         let slots = self.config.slots;
+        let delay = self.config.delay;
+        let delayed = Faults { delay_min: delay, delay_max: delay, ..Faults::default() };
         let config = RankConfig {
             switch: network::workers_address(),
             tenant: Some(TENANT.into()),
@@ -159,7 +161,7 @@ impl<'a> Trial<'a> {
             compute,
             begin_unix_ms: u64::try_from(begin.as_millis()).unwrap_or(u64::MAX),
             rendezvous: Some(network::rendezvous(job * RANKS)),
-            faults: FaultConfig::default(),
+            faults: FaultConfig { rx: delayed, tx: delayed, ..FaultConfig::default() },
         };
         let mut command = network.on_host(job * RANKS + rank, &self.config.program);
         command.args(config.arguments());

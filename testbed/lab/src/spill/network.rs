@@ -46,7 +46,7 @@ impl Network {
             network.attach((&switch, &near), &host, host_address(at), config.rate_bps)?;
         }
         let aggregator = network.names.add('a', 0)?;
-        network.attach((&switch, "up"), &aggregator, AGGREGATOR, config.up_bps)?;
+        network.attach((&switch, "above"), &aggregator, AGGREGATOR, config.up_bps)?;
         Ok(network)
     }
 

@@ -21,12 +21,12 @@ const RATIO_MIN: f64 = 1.0;
 const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed spill                          two jobs that each want all of 8 slots: two minutes
-  netfold testbed spill --slots 32 --rate 400M   more slots, faster links
+  netfold testbed spill --delay 0 --slots 32     links limit both, not slots: what sharing costs
   netfold testbed spill --plot spill.svg";
 
 /// Run two jobs that each want all slots of a switch: best-effort sharing, compared with half the slots for each.
 ///
-/// All links are shaped by tbf. Each workload runs with half the slots for each job, and with all slots for both below an aggregator: jobs that compute
+/// All links are shaped by tbf, and packets of ranks are delayed, so that slots limit throughput. Each workload runs with half the slots for each job, and with all slots for both below an aggregator: jobs that compute
 /// half of the time, and jobs that communicate all the time. In the last trial the aggregator is killed while both jobs run. If both jobs together are
 /// slower than with half the slots each, nothing is spilled, a job does not continue, or an element is wrong, the exit code is 1. Needs root and iproute2.
 #[derive(Debug, Args)]
@@ -41,11 +41,14 @@ pub(super) struct Spill {
     /// Rate of the link between switch and aggregator. Default: four times that of a host.
     #[arg(long, value_name = "RATE")]
     up_rate: Option<Bits>,
+    /// Microseconds by which each packet of a rank is delayed, in each direction.
+    #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    delay: u64,
     /// Tensor bytes of each all-reduce.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     bytes: Bytes,
     /// Milliseconds that ranks of jobs that compute do so in each iteration.
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     compute: u64,
     /// Iterations of each job that are measured.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=100_000))]
@@ -128,6 +131,7 @@ impl Spill {
             program,
             rate_bps,
             up_bps: self.up_rate.map_or(4.0 * rate_bps, |rate| rate.0 as f64),
+            delay: Duration::from_micros(self.delay),
             slots,
             bytes,
             compute: Duration::from_millis(self.compute),
@@ -160,10 +164,11 @@ fn ratio(all: &[SpillRow], row: &SpillRow) -> Option<f64> {
 
 fn announce(output: &Output, config: &SpillConfig) -> Result<(), CliError> {
     output.line(format_args!(
-        "Two jobs at a switch of {} slots, links of {:.0} Mbit/s, {:.0} Mbit/s to the aggregator: all-reduces of {} bytes of i32, {} ms of computing or none; {} iterations each.\n",
+        "Two jobs at a switch of {} slots, links of {:.0} Mbit/s, {:.0} Mbit/s to the aggregator, packets of ranks {} us later: all-reduces of {} bytes of i32, {} ms of computing or none; {} iterations each.\n",
         config.slots,
         config.rate_bps / 1e6,
         config.up_bps / 1e6,
+        config.delay.as_micros(),
         config.bytes,
         config.compute.as_millis(),
         config.iterations
