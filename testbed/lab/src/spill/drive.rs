@@ -185,7 +185,7 @@ impl<'a> Trial<'a> {
             self.switches[1].kill();
             // As many again as before, so that each job has some without the aggregator, however far ahead it was.
             let ahead = self.progress.iter().map(|progress| progress.since_both().len()).max();
-            self.run_to(ahead.unwrap_or(0) + all / 2)?;
+            self.run_to(ahead.unwrap_or(0) + all - all / 2)?;
         }
         Ok(())
     }
