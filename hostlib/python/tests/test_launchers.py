@@ -73,6 +73,15 @@ def test_accelerate_names_other_backends_on_gpus_only():
     assert "Your assigned backend netfold is not available" in run([sys.executable, "-c", program], place)
 
 
+def test_megatron(tmp_path):
+    require("megatron")
+    output = compared(torchrun("train_megatron.py"), tmp_path / "gloo.json")
+    assert "40 x all_reduce" in output, output
+    scattered = [*torchrun("train_megatron.py"), "--distributed-optimizer"]
+    output = compared(scattered, tmp_path / "scattered.json")
+    assert "40 x all_gather" in output and "40 x reduce_scatter" in output, output
+
+
 def test_lightning(tmp_path):
     require("lightning")
     output = compared(torchrun("train_lightning.py"), tmp_path / "gloo.json")
