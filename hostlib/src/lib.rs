@@ -72,6 +72,7 @@ mod group_key;
 mod host;
 mod idle;
 mod join;
+pub mod launcher;
 mod leader;
 mod links;
 mod lower;

@@ -8,6 +8,7 @@ mod demo;
 mod group_key;
 mod job;
 mod joining;
+mod launched;
 mod link;
 mod multipath;
 mod p4;

@@ -65,8 +65,7 @@ impl Settings {
         // At most a day, which cannot overflow a clock.
         let seconds = |name, default| number(name, default).map(|s| Duration::from_secs(s.clamp(1, 86_400)));
         Ok(Self {
-            job: text("NETFOLD_JOB")
-                .or_else(|| Some(format!("slurm-{}.{}", text("SLURM_JOB_ID")?, text("SLURM_STEP_ID")?))),
+            job: text("NETFOLD_JOB").or_else(|| netfold::launcher::slurm_job(&text)),
             controller: text("NETFOLD_CONTROLLER"),
             controller_ca: text("NETFOLD_CA"),
             tenant: text("NETFOLD_TENANT").map(|tenant| (tenant, text("NETFOLD_TOKEN").unwrap_or_default())),

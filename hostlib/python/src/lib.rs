@@ -15,6 +15,7 @@ mod callbacks;
 mod communicator;
 mod connect;
 mod errors;
+mod launcher;
 mod overlap;
 mod process;
 mod quantizer;
@@ -35,6 +36,8 @@ fn _netfold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<switch::Switch>()?;
     module.add_class::<work::Work>()?;
     module.add_function(wrap_pyfunction!(callbacks::shut_down, module)?)?;
+    module.add_function(wrap_pyfunction!(launcher::launched, module)?)?;
+    module.add_function(wrap_pyfunction!(launcher::launchers_job, module)?)?;
     module.add_function(wrap_pyfunction!(tensor::describe, module)?)?;
     module.add_function(wrap_pyfunction!(xla::xla_handler, module)?)?;
     Ok(())

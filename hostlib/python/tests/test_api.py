@@ -350,22 +350,35 @@ def test_what_cannot_be_is_refused(arguments, exception):
 
 
 def test_rank_and_world_come_from_the_environment(monkeypatch):
-    from netfold import _environment
+    from netfold import _environment, _netfold
 
-    for names in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
+    pairs = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
+    for name in (*[name for pair in pairs for name in pair], "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    for names in pairs:
         with monkeypatch.context() as context:
-            for rank_name, size_name in _environment._NAMES:
-                context.delenv(rank_name, raising=False)
-                context.delenv(size_name, raising=False)
-            with pytest.raises(netfold.ArgumentError):
+            with pytest.raises(netfold.ArgumentError, match="torchrun, mpirun or srun"):
                 _environment.place(None, None)
+            context.setenv("SLURM_STEP_ID", "0")
             context.setenv(names[0], "1")
+            with pytest.raises(netfold.ArgumentError, match=f"{names[1]} is not"):
+                _environment.place(None, None)
             context.setenv(names[1], "4")
             assert _environment.place(None, None) == (1, 4)
             assert _environment.place(3, None) == (3, 4)
             context.setenv(names[0], "one")
-            with pytest.raises(netfold.ArgumentError):
+            with pytest.raises(netfold.ArgumentError, match=names[0]):
                 _environment.place(None, None)
+            assert _environment.place(1, 2) == (1, 2)
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    with pytest.raises(netfold.ArgumentError):  # a batch script, which is one process
+        _environment.place(None, None)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert _netfold.launched() == ("slurm", 0, 4, "slurm-17.0") and _netfold.launchers_job() == "slurm-17.0"
+    with pytest.raises(netfold.ArgumentError):
+        _netfold.launched("pbs")
 
 
 def test_switches():

@@ -15,6 +15,7 @@ use netfold_check::{Finding, Severity, switch};
 use netfold_io::IoSpec;
 
 use super::joining::JoinOptions;
+use super::launched;
 use super::switch::payload;
 use crate::error::CliError;
 use crate::output::Output;
@@ -52,12 +53,12 @@ pub(crate) struct Check {
     #[arg(long, value_name = "BYTES", default_value = "1408", value_parser = payload)]
     payload: u32,
     /// Measure between this and all other hosts, on each of which the same command runs with another rank.
-    #[arg(long, requires_all = ["rank", "world", "rendezvous"])]
+    #[arg(long, requires = "rendezvous")]
     pairs: bool,
-    /// This host's rank, from 0.
+    /// This host's rank, from 0. By the launcher (srun, mpirun, torchrun) if not given.
     #[arg(long, requires = "pairs")]
     rank: Option<u16>,
-    /// Number of hosts.
+    /// Number of hosts. By the launcher if not given.
     #[arg(long, requires = "pairs", value_parser = clap::value_parser!(u16).range(2..=i64::from(pairs::WORLD_MAX)))]
     world: Option<u16>,
     /// Address at which the hosts find each other, HOST:PORT, on the host of rank 0.
@@ -73,14 +74,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
-        if let (Some(rank), Some(world)) = (self.rank, self.world)
-            && rank >= world
-        {
-            return Err(CliError::Usage(format!(
-                "--rank {rank} does not fit --world {world}: ranks are 0 to {}",
-                world - 1
-            )));
-        }
+        let place = if self.pairs { Some(self.place()?) } else { None };
         let readings = Readings::take(Path::new("/"), STEAL_INTERVAL);
         let unread = readings.unread();
         let mut findings = readings.judge(&Needs::new((&self.io).into()));
@@ -89,7 +83,7 @@ impl Check {
             report::switch(output, &measured)?;
             findings.extend(found);
         }
-        let pairs = if self.pairs { self.check_pairs(output) } else { Ok(Vec::new()) };
+        let pairs = place.map_or(Ok(Vec::new()), |place| self.check_pairs(output, place));
         // What this host lacks may be why the others are not reached.
         findings.extend(pairs.as_deref().unwrap_or_default().iter().cloned());
         report::findings(output, &findings, &unread)?;
@@ -112,8 +106,23 @@ impl Check {
         self.joining.apply(builder)
     }
 
-    fn check_pairs(&self, output: &Output) -> Result<Vec<Finding>, CliError> {
-        let (rank, world) = (self.rank.unwrap_or_default(), self.world.unwrap_or_default());
+    /// Rank and number of hosts.
+    fn place(&self) -> Result<(u16, u16), CliError> {
+        let place = launched::place(self.rank, self.world)?.ok_or_else(|| {
+            CliError::Usage(
+                "--pairs needs --rank and --world, or srun, mpirun or torchrun, which set them".into(),
+            )
+        })?;
+        if !(2..=pairs::WORLD_MAX).contains(&place.world) {
+            let (world, most) = (place.world, pairs::WORLD_MAX);
+            return Err(CliError::Usage(format!(
+                "the launcher has {world} ranks; --pairs is for 2 to {most} hosts"
+            )));
+        }
+        Ok((place.rank, place.world))
+    }
+
+    fn check_pairs(&self, output: &Output, (rank, world): (u16, u16)) -> Result<Vec<Finding>, CliError> {
         let meeting = resolve(self.rendezvous.as_deref().unwrap_or_default())
             .map_err(|source| CliError::Job { rank, source })?;
         let config = PairsConfig { bind: self.address, payload_bytes: self.payload, clock: Clock::default() };

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use netfold::{Builder, Communicator, GroupKey, Mode};
+use netfold::{Builder, Communicator, GroupKey, Mode, launcher};
 use netfold_io::{Cores, IoSpec};
 
 use crate::command::joining::{self, JoinOptions};
+use crate::command::launched;
 use crate::error::CliError;
 use crate::event::{Done, Event};
 use crate::lifetime;
@@ -23,6 +24,8 @@ Examples, with a switch on the host 'tor':
   host a:  netfold worker --switch tor:20038 --job test --rank 0 --world 2 --bytes 16MiB
   host b:  netfold worker --switch tor:20038 --job test --rank 1 --world 2 --bytes 16MiB
                                      all-reduces, every element checked
+  srun -N2 netfold worker --switch tor:20038 --bytes 16MiB
+                                     the same on two hosts of Slurm, which sets rank, world size and the job's name
   netfold worker --switch tor:20038 --job test --rank 0 --world 2 --trees 4 --cores 2-5
                                      four trees at a switch of four queues, each pinned to a core of this host
   netfold worker --switch 127.0.0.1:20038 --io shm:gpu --job test --rank 0 --world 2
@@ -59,14 +62,14 @@ pub(crate) struct Worker {
     /// session over TLS or on this machine.
     #[arg(long, env = "NETFOLD_AUTHENTICATED", value_parser = clap::builder::FalseyValueParser::new())]
     authenticated: bool,
-    /// Name of the job, the same on all its workers.
-    #[arg(long, value_name = "NAME")]
-    job: String,
-    /// This worker's rank, from 0.
-    #[arg(long, required_unless_present = "join")]
+    /// Name of the job, the same on all its workers. The launcher's name for the run if not given: under Slurm slurm-JOB.STEP.
+    #[arg(long, value_name = "NAME", env = "NETFOLD_JOB")]
+    job: Option<String>,
+    /// This worker's rank, from 0. By the launcher (srun, mpirun, torchrun) if not given.
+    #[arg(long)]
     rank: Option<u16>,
-    /// Number of workers.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=32), required_unless_present = "join")]
+    /// Number of workers, at most 32. By the launcher if not given.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=i64::from(WORKERS_MAX)))]
     world: Option<u16>,
     /// What to do when another worker is lost; the same on all workers. 'shrink': continue without it, in the next generation of the job.
     #[arg(long, value_name = "ACTION", value_enum, default_value_t, conflicts_with = "train")]
@@ -110,6 +113,9 @@ pub(crate) struct Worker {
     exit_with_stdin: bool,
 }
 
+/// Workers of one switch.
+const WORKERS_MAX: u16 = 32;
+
 /// Totals for a worker's last line.
 #[derive(Debug, Default)]
 struct Work {
@@ -138,39 +144,66 @@ impl Worker {
         self.world.unwrap_or(1)
     }
 
+    fn job(&self) -> &str {
+        self.job.as_deref().unwrap_or_default()
+    }
+
+    /// Takes from the launcher what no option gives.
+    fn complete(&mut self) -> Result<(), CliError> {
+        let launchers_job = if self.join {
+            launcher::job(&launcher::environment)
+        } else {
+            let Some(place) = launched::place(self.rank, self.world)? else {
+                return Err(CliError::Usage(
+                    "give --rank and --world, or start the workers by srun, mpirun or torchrun, which set them"
+                        .into(),
+                ));
+            };
+            (self.rank, self.world) = (Some(place.rank), Some(place.world));
+            place.job
+        };
+        if self.world() > WORKERS_MAX {
+            let world = self.world();
+            return Err(CliError::Usage(format!(
+                "the launcher has {world} ranks; a switch takes {WORKERS_MAX}"
+            )));
+        }
+        self.job = self.job.take().filter(|name| !name.is_empty()).or(launchers_job);
+        if self.job.is_none() {
+            return Err(CliError::Usage(
+                "give --job NAME, the same on all workers; the launcher has no name for them".into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether the job shrinks and grows in place.
     fn is_resizable(&self) -> bool {
         self.join || self.on_loss == OnLoss::Shrink
     }
 
     pub(crate) fn run(mut self, output: &Output) -> Result<(), CliError> {
-        if self.rank() >= self.world() {
-            let (rank, world) = (self.rank(), self.world());
-            return Err(CliError::Usage(format!(
-                "--rank {rank} does not fit --world {world}: ranks are 0 to {}",
-                world - 1
-            )));
-        }
+        self.complete()?;
         if self.exit_with_stdin {
             lifetime::exit_with_stdin();
         }
         let mut communicator = self.connect().map_err(|source| self.failed(source))?;
         self.place(&communicator);
         output.event(&Event::Joined {
-            job: self.job.clone(),
+            job: self.job().to_owned(),
             rank: self.rank(),
             workers: self.world(),
             mode: self.mode.to_string(),
         })?;
         output.line(format_args!(
             "job '{}': rank {} of {}, {}",
-            self.job,
+            self.job(),
             self.rank(),
             self.world(),
             self.mode
         ))?;
         if self.joining.controller.is_some() || self.joining.trees.is_some() {
-            joining::show(output, &self.job, &communicator.attachments(), Some(&communicator.path()))?;
+            joining::show(output, self.job(), &communicator.attachments(), Some(&communicator.path()))?;
         }
         let work = if self.train {
             self.train(output, &mut communicator)?
@@ -198,7 +231,7 @@ impl Worker {
     fn connect(&self) -> Result<Communicator, netfold::Error> {
         let timeout = Duration::from_secs(self.timeout);
         let mut builder = Communicator::builder()
-            .job(self.job.as_str())
+            .job(self.job())
             .resizable(self.is_resizable())
             .mode(self.mode)
             .slots(self.slots)

@@ -17,6 +17,7 @@ mod failpoints;
 mod groups;
 mod jobs;
 mod kernel;
+mod launchers;
 mod leaf_spine;
 mod links;
 mod many_jobs;

@@ -1,34 +1,27 @@
-"""Rank and world size, as launchers set them."""
+"""Settings from the environment, and rank and world size as launchers set them."""
 
 from __future__ import annotations
 
 import os
 from typing import Optional, Tuple
 
+from . import _netfold
 from ._errors import ArgumentError
-
-# torchrun and similar launchers, Open MPI, MPICH and Intel MPI, Slurm.
-_NAMES = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
 
 
 def place(rank: Optional[int], world_size: Optional[int]) -> Tuple[int, int]:
-    """Rank and world size: those given, else those of the environment."""
+    """Rank and world size: those given, else those of the launcher.
+
+    The library knows the variables of launchers, and raises ``ArgumentError`` where they are malformed or contradict each other.
+    """
     if rank is None or world_size is None:
-        for rank_name, size_name in _NAMES:
-            if rank_name in os.environ and size_name in os.environ:
-                found = (number(rank_name), number(size_name))
-                rank = found[0] if rank is None else rank
-                world_size = found[1] if world_size is None else world_size
-                break
-        else:
+        found = _netfold.launched()
+        if found is None:
             raise ArgumentError(
                 "give rank and world_size, or start the program with torchrun, mpirun or srun, which say them", "argument"
             )
+        rank = found[1] if rank is None else rank
+        world_size = found[2] if world_size is None else world_size
     if not 0 < world_size <= 0xFFFF:
         raise ArgumentError(f"a world size of {world_size} is invalid", "argument")
     if not 0 <= rank < world_size:

@@ -17,13 +17,10 @@ import socket
 from dataclasses import dataclass
 from typing import Dict, Optional
 
-from . import _environment
+from . import _environment, _netfold
 from ._errors import ArgumentError
 
 __all__ = ["Step", "export", "rendezvous", "step"]
-
-#: Rank and world size by MPI's launchers, and by srun with Slurm's own PMI.
-_MPI = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
 # Ports of rendezvous: below those that Linux gives to sockets that asked for none, and apart from Netfold's own.
 _PORTS_FIRST = 10_240
@@ -72,15 +69,16 @@ class Step:
 
 def step() -> Optional[Step]:
     """This task; ``None`` in a process that is no task of ``srun``, such as a batch script or a rank of ``mpirun``."""
-    # A batch script has a rank, too, and the number of tasks that were asked for, but it is the only process.
-    if "SLURM_STEP_ID" not in os.environ or "SLURM_PROCID" not in os.environ:
+    # A batch script has a rank, too, and the number of tasks that were asked for, but it is the only process: the library says so.
+    task = _netfold.launched("slurm")
+    if task is None:
         return None
-    rank, world_size = _environment.place(_number("SLURM_PROCID"), _number("SLURM_NTASKS"))
-    # Under Slurm mpirun starts one process a node by srun, and the ranks inherit that process's variables.
-    for rank_name, size_name in _MPI:
-        if rank_name in os.environ and size_name in os.environ:
-            if (_environment.number(rank_name), _environment.number(size_name)) != (rank, world_size):
-                return None
+    _, rank, world_size, _ = task
+    # Under Slurm mpirun starts one process a node by srun, and the ranks inherit that process's variables. With Slurm's own PMI they are the same.
+    for launcher in ("openmpi", "pmi"):
+        found = _netfold.launched(launcher)
+        if found is not None and found[1:3] != (rank, world_size):
+            return None
     node = _number("SLURM_NODEID")
     local_rank = _number("SLURM_LOCALID")
     tasks = _tasks(_text("SLURM_STEP_TASKS_PER_NODE"), node)

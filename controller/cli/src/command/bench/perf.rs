@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::Tagged;
 use crate::command::joining::JoinOptions;
+use crate::command::launched;
 use crate::error::CliError;
 use crate::lifetime;
 use crate::output::Output;
@@ -171,33 +172,8 @@ impl Perf {
 
     /// Rank and world size, from the flags or the launcher.
     fn place(&self) -> Result<Option<(u16, u16)>, CliError> {
-        if let (Some(rank), Some(world)) = (self.rank, self.world) {
-            return if rank < world {
-                Ok(Some((rank, world)))
-            } else {
-                Err(CliError::Usage(format!(
-                    "--rank {rank} does not fit --world {world}: ranks count from 0"
-                )))
-            };
-        }
-        let variables = [
-            ("RANK", "WORLD_SIZE"),
-            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-            ("PMI_RANK", "PMI_SIZE"),
-            ("SLURM_PROCID", "SLURM_NTASKS"),
-        ];
-        for (rank, world) in variables {
-            if let (Ok(rank_text), Ok(world_text)) = (std::env::var(rank), std::env::var(world)) {
-                let parsed =
-                    rank_text.parse().ok().zip(world_text.parse().ok()).filter(|(r, w): &(u16, u16)| r < w);
-                return parsed.map(Some).ok_or_else(|| {
-                    CliError::Usage(format!(
-                        "{rank}={rank_text} and {world}={world_text} are not a rank and world size; unset them, or give --rank and --world"
-                    ))
-                });
-            }
-        }
-        Ok(None)
+        let place = launched::place(self.rank, self.world)?;
+        Ok(place.map(|place| (place.rank, place.world)))
     }
 
     fn take_part(

@@ -95,7 +95,7 @@ impl Worker {
             _ => format!(", without ranks {}", lost.join(", ")),
         };
         output.event(&Event::Resized {
-            job: self.job.clone(),
+            job: self.job().to_owned(),
             generation: membership.generation,
             rank: membership.rank,
             workers: membership.world_size,
@@ -103,7 +103,10 @@ impl Worker {
         })?;
         output.line(format_args!(
             "job '{}': generation {}, rank {} of {}{without}",
-            self.job, membership.generation, membership.rank, membership.world_size
+            self.job(),
+            membership.generation,
+            membership.rank,
+            membership.world_size
         ))
     }
 }

@@ -12,7 +12,7 @@ import weakref
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Tuple
 
-from .. import ArgumentError, Communicator, Error, Switch
+from .. import ArgumentError, Communicator, Error, Switch, _netfold
 from ._options import Options
 
 logger = logging.getLogger("netfold")
@@ -319,13 +319,7 @@ def _first_word(options: Options, group_id: Optional[str]) -> str:
 
 def _launchers_name() -> str:
     """What the launcher calls this training."""
-    run = os.environ.get("TORCHELASTIC_RUN_ID")
-    if run is None:
-        # As the NCCL plugin has it.
-        job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
-        return f"slurm-{job}.{step}" if job and step else "torch"
-    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
-    return f"{run}.{restart}" if restart else run
+    return _netfold.launchers_job() or "torch"
 
 
 def _unique(name: str) -> str:
