@@ -15,6 +15,7 @@ mod demo;
 mod documentation;
 mod failpoints;
 mod groups;
+mod helm;
 mod jobs;
 mod kernel;
 mod launchers;
