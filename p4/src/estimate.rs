@@ -17,7 +17,7 @@ use crate::allreduce;
 use crate::ir::{Program, RegisterKind};
 use crate::profile::{Encapsulation, Numerics, Profile};
 use crate::refusal::Refusal;
-use crate::tna::{Chip, REGISTER_ACTIONS_MAX};
+use crate::tna::{Chip, PARSED_MAX, REGISTER_ACTIONS_MAX};
 
 pub use chip::Limits;
 
@@ -209,7 +209,11 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         containers_of: limits.containers,
         phv_bits,
         phv_bits_of: limits.phv_bits(),
-        egress_parse_bytes: BYTES_OUTER.max(limits.egress_parse[0]),
+        egress_parse_bytes: if parses_whole(profile) {
+            BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes()
+        } else {
+            BYTES_OUTER.max(limits.egress_parse[0])
+        },
         egress_parse_of: limits.egress_parse,
         goodput,
         goodput_bfp16: goodput * 2.0,
@@ -340,16 +344,22 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
             "the occupant of a slot takes two stages more, and this back end prints none",
         );
     }
-    if profile.trim_depth > 0 {
-        return refusal("trimming behind a queue", "egress parses only the outer headers");
-    }
-    if profile.priorities > 1 {
-        return refusal("priorities", "this back end prints one queue");
-    }
-    if profile.transit > 0 {
-        return refusal("forwarding of other packets (transit)", "one table admits");
+    let bytes = BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes();
+    if parses_whole(profile) && !chip.both_halves() && bytes > PARSED_MAX {
+        return Err(Refusal {
+            target: chip.name(),
+            construct: format!(
+                "packets of {bytes} bytes whose lanes are removed in egress (owners, trimming, transit)"
+            ),
+            limit: format!("egress of Tofino 1 parses {PARSED_MAX} bytes; use fewer words, or Tofino 2"),
+        });
     }
     Ok(())
+}
+
+/// Whether egress parses whole packets.
+const fn parses_whole(profile: &Profile) -> bool {
+    profile.owners || profile.trim_depth > 0 || profile.transit > 0
 }
 
 /// Lane operations that a stateful unit does.

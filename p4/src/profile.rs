@@ -46,8 +46,7 @@ pub struct Profile {
     /// Whether contributions may be left out of a sum where packets allow it (`droppable`): trimmed ones count as received, and
     /// CLOSE completes a slot without the missing ones.
     pub bounded_loss: bool,
-    /// Whether the lanes of a result can go to one member alone (`owner`), and the others receive its header. Needs `bounded_loss`, in which
-    /// contributions can be headers, too.
+    /// Whether the lanes of a result can go to one member alone (`owner`), and the others receive its header.
     pub owners: bool,
     /// Whether jobs can share slots below an aggregator, which sums what finds none ([`allreduce`](mod@crate::allreduce)). The program is that of the
     /// switch and of the aggregator. Needs `hierarchy`, words, and neither `bounded_loss` nor `owners`.
@@ -230,11 +229,9 @@ impl Profile {
                 return bad(name, depth, "0 where the transport owns the IPv4 header");
             }
         }
-        if self.owners && !self.bounded_loss {
-            return bad("owners", 1, "0 in a program without bounded loss");
-        }
-        if self.best_effort && (!self.hierarchy || self.bounded_loss || self.numerics != Numerics::Word) {
-            let allowed = "0 but in a program of words with hierarchy and without bounded loss";
+        let exact = !self.bounded_loss && !self.owners;
+        if self.best_effort && (!self.hierarchy || !exact || self.numerics != Numerics::Word) {
+            let allowed = "0 but in a program of words with hierarchy, without bounded loss and owners";
             return bad("best_effort", 1, allowed);
         }
         if self.transit > TRANSIT_MAX {

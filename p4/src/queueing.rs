@@ -116,10 +116,16 @@ pub fn support() -> Vec<Support> {
         (
             "tna",
             [
-                (Missing, "refused: the printed program sets no `qid`"),
-                (Device, "the traffic manager's scheduling, if something sets `qid`"),
+                (
+                    Program,
+                    "profile `priorities`, as `qid`; the traffic manager must serve higher numbers first",
+                ),
+                (Device, "the traffic manager's scheduling"),
                 (Program, "profile `ecn_depth`: a step, by cells of 80 bytes"),
-                (Missing, "refused: egress parses no Netfold header, and comes after the queue"),
+                (
+                    Program,
+                    "profile `trim_depth`, behind the queue, by cells; packets of up to 160 bytes on Tofino 1",
+                ),
                 (Device, "the traffic manager's buffer limits"),
                 (Device, "the traffic manager's shapers"),
                 (Device, "PFC, by the port's configuration"),
@@ -167,7 +173,7 @@ mod tests {
             let program = allreduce::program(profile).unwrap();
             match target {
                 "v1model" => v1model::print(&program).map_err(|error| error.to_string()),
-                "tna" => tna::print(&program, Chip::Tofino1).map_err(|error| error.to_string()),
+                "tna" => tna::print(&program, Chip::Tofino2).map_err(|error| error.to_string()),
                 _ => pna::print(&program).map_err(|error| error.to_string()),
             }
         };

@@ -9,16 +9,18 @@
 //!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
 //! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
 //! - Saturating sums, on Tofino 2, have one lane in each register: see module `ends`.
-//! - Egress parses only the outer headers (Tofino 1 parses at most 160 bytes there) and addresses each copy.
+//! - Egress parses only the outer headers, and addresses each copy; whole packets where it removes lanes (Tofino 1 parses at most 160 bytes there).
 //!
 //! Module `lower` maps control flow to stages.
 
 mod decision;
+mod egress;
 mod ends;
 mod expr;
 mod gress;
 mod lower;
 mod registers;
+mod signs;
 
 use crate::check::check;
 use crate::fields::Containers;
@@ -27,6 +29,7 @@ use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
+pub(crate) use egress::PARSED_MAX;
 use lower::{Copied, Lowered, PathState, To};
 
 /// A chip.
@@ -222,6 +225,9 @@ impl Printer {
             self.w.line(format!("bit<{bits}> {};", meta.name));
         }
         self.w.line("bit<1> x_bad_checksum;");
+        if self.strips_marked() {
+            self.w.line("bit<1> x_stripped;");
+        }
         for counter in self.p().counters.clone() {
             self.w.line(format!("bit<1> x_counts_{};", counter.name));
             self.w.line(format!("bit<8> x_{}_index;", counter.name));
@@ -248,6 +254,9 @@ impl Printer {
             self.w.line(format!("meta.{} = 0;", meta.name));
         }
         self.w.line("meta.x_bad_checksum = 0;");
+        if self.strips_marked() {
+            self.w.line("meta.x_stripped = 0;");
+        }
         for counter in self.p().counters.clone() {
             self.w.line(format!("meta.x_counts_{} = 0;", counter.name));
             self.w.line(format!("meta.x_{}_index = 0;", counter.name));
@@ -407,7 +416,8 @@ impl Printer {
 
     /// Whether a path outputs lanes.
     fn puts_lanes_out(&self, path: &PathState) -> bool {
-        path.to != To::Drop && path.touches.iter().any(|(_, _, output)| *output == Output::Lanes)
+        let kept = !path.removed.contains(&Part::Lanes);
+        kept && path.to != To::Drop && path.touches.iter().any(|(_, _, output)| *output == Output::Lanes)
     }
 
     fn id(&self, what: &str, id: u32) -> String {

@@ -99,6 +99,8 @@ pub struct Outcome {
     pub bytes: Vec<u8>,
     /// Passes of ingress.
     pub passes: usize,
+    /// The egress queue.
+    pub queue: u8,
 }
 
 /// A program with its state.
@@ -144,13 +146,14 @@ impl Tofino {
             let mut pass = self.pass(0, &bytes);
             pass.set("ig_intr_md.ingress_port", port.into());
             if !pass.run()? {
-                return Ok(Outcome { sent: Sent::Nothing, bytes: Vec::new(), passes });
+                return Ok(Outcome { sent: Sent::Nothing, bytes: Vec::new(), passes, queue: 0 });
             }
             let sent = pass.sent()?;
+            let queue = pass.get("ig_tm_md.qid") as u8;
             let bypasses = pass.get("ig_tm_md.bypass_egress") == 1;
             let left = if sent == Sent::Nothing { Vec::new() } else { pass.depart() };
             if sent != Sent::Port(RECIRCULATION_PORT) {
-                return Ok(Outcome { sent, bytes: left, passes });
+                return Ok(Outcome { sent, bytes: left, passes, queue });
             }
             if !bypasses {
                 return Err(Fault::Recirculated);

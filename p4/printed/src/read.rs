@@ -18,7 +18,7 @@ const INTRINSIC: &[(&str, &[(&str, u32)])] = &[
     ("ingress_intrinsic_metadata_for_deparser_t", &[("drop_ctl", 3)]),
     (
         "ingress_intrinsic_metadata_for_tm_t",
-        &[("ucast_egress_port", 9), ("mcast_grp_a", 16), ("bypass_egress", 1)],
+        &[("ucast_egress_port", 9), ("mcast_grp_a", 16), ("bypass_egress", 1), ("qid", 5)],
     ),
     ("egress_intrinsic_metadata_t", &[("egress_rid", 16), ("enq_qdepth", 19)]),
     ("egress_intrinsic_metadata_from_parser_t", &[]),

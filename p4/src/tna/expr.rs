@@ -100,6 +100,37 @@ impl Printer {
         })
     }
 
+    /// Assignments of constants to the bits of a whole field that `(field & kept) | ones` changes: an action sets these at once.
+    fn constant_bits(&self, place: LValue, value: &Expr) -> Option<Vec<String>> {
+        let LValue::Field(header, field) = place else { return None };
+        let Expr::Binary(BinOp::Or, rest, set) = value else { return None };
+        let (Expr::Binary(BinOp::And, old, kept), Expr::Const(set, bits)) = (&**rest, &**set) else {
+            return None;
+        };
+        let Expr::Const(kept, _) = **kept else { return None };
+        if **old != place.value() || !self.fields.whole(header, field) {
+            return None;
+        }
+        let of = |bit: u32| match (set >> bit & 1, kept >> bit & 1) {
+            (1, _) => Some(1u64),
+            (_, 0) => Some(0),
+            _ => None,
+        };
+        let name = self.place(place);
+        let (mut lines, mut bit) = (Vec::new(), 0);
+        while bit < *bits {
+            let Some(constant) = of(bit) else {
+                bit += 1;
+                continue;
+            };
+            let count = (bit..*bits).take_while(|bit| of(*bit) == Some(constant)).count() as u32;
+            let constant = constant * super::ones(count);
+            lines.push(format!("{name}[{}:{bit}] = {count}w{constant:#x};", bit + count - 1));
+            bit += count;
+        }
+        Some(lines)
+    }
+
     /// The value without casts to the width that it has.
     fn plain(&self, value: &Expr) -> Expr {
         match value {
@@ -133,6 +164,10 @@ impl Printer {
                 continue;
             };
             let (place, value) = left.remove(at);
+            if let Some(lines) = self.constant_bits(place, &value) {
+                lines.into_iter().for_each(|line| self.w.line(line));
+                continue;
+            }
             let text = match kept.iter().find(|(kept, _)| value == kept.value()) {
                 Some((_, name)) => name.clone(),
                 None if kept.iter().any(|(kept, _)| value.mentions(&kept.value())) => {

@@ -1,4 +1,4 @@
-//! The ingress control from lowered stages, and egress, which addresses copies and marks congestion.
+//! The ingress control from lowered stages.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,7 @@ use super::lower::{OutputComparison, PathState, To};
 use super::{Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
-use crate::v1model::{applied, visit};
 use crate::writer::joined;
-
-/// Bytes of a buffer cell, in which Tofino counts queue depths.
-const CELL_BYTES: u32 = 80;
-/// Headers of a frame: Ethernet, IPv4, UDP, Netfold.
-const HEADERS_BYTES: u32 = 14 + 20 + 8 + netfold_wire::header::LEN as u32;
 
 /// Registers by the stage that they are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +72,8 @@ impl Printer {
         self.job_table()?;
         self.zero_table()?;
         let admit = format!("{}.apply();", self.p().table(self.l.table).name);
-        let mut first = vec!["x_checks.apply();".to_string(), admit, "x_zero.apply();".into()];
+        let mut first = self.transit_table()?;
+        first.extend(["x_checks.apply();".to_string(), admit, "x_zero.apply();".into()]);
         let mut lines = Vec::new();
         if harvests {
             self.resume();
@@ -116,6 +111,7 @@ impl Printer {
         lines.extend(self.register_tables(Registers::Others)?);
         lines.extend(self.outcome_table()?);
         lines.extend(self.end_tables()?);
+        lines.extend(self.queue_table());
         self.w.line("@hidden");
         self.w.open("action x_no_lanes() {");
         for half in self.halves() {
@@ -123,8 +119,51 @@ impl Printer {
         }
         self.w.close("}");
         let bare = &self.p().metadata[usize::from(self.l.bare.0)].name;
-        lines.extend([format!("if (meta.{bare} == 1) {{"), "x_no_lanes();".into(), "}".into()]);
+        let stripped = if self.strips_marked() { " || meta.x_stripped == 1" } else { "" };
+        lines.extend([format!("if (meta.{bare} == 1{stripped}) {{"), "x_no_lanes();".into(), "}".into()]);
         Ok(lines)
+    }
+
+    /// Whether lanes are removed behind the tables that compare them with their ends.
+    pub(super) fn strips_marked(&self) -> bool {
+        self.l.paths.leaves().into_iter().any(strips_marked)
+    }
+
+    /// The table of other packets' destinations, and its application.
+    fn transit_table(&mut self) -> Result<Vec<String>, Refusal> {
+        let Some(transit) = self.l.transit.clone() else { return Ok(vec![]) };
+        let Expr::Binary(BinOp::Both, valid, sound) = &transit.cond else {
+            return Err(refusal("the condition of forwarding", "a header that is there, with its checksum"));
+        };
+        let table = self.p().table(transit.table).clone();
+        let assigns =
+            |stmt: &Stmt| matches!(stmt, Stmt::Assign(LValue::Meta(meta), _) if *meta == transit.way);
+        let known = table.actions.iter().all(|action| self.p().action(*action).body.iter().all(assigns));
+        let sound = **sound == !Expr::Intrinsic(Intrinsic::ChecksumError);
+        if !known || !sound || !matches!(**valid, Expr::Valid(_)) {
+            return Err(refusal("the table of forwarding", "a destination by a header that is there"));
+        }
+        self.actions(&table)?;
+        let keys = table.keys.clone();
+        self.match_table(&table, |this, i| this.key(&keys[i].value));
+        let cond = format!("if ({} && meta.x_bad_checksum == 0) {{", self.key(valid));
+        Ok(vec![cond, format!("{}.apply();", table.name), "}".into()])
+    }
+
+    /// The table that selects the egress queue, by the headers of the packet as it is sent.
+    fn queue_table(&mut self) -> Vec<String> {
+        let Some(tree) = self.l.queues.clone() else { return vec![] };
+        let mut queues: Vec<u64> = tree.leaves().iter().filter_map(|path| path.queue).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        for queue in queues {
+            self.w.line("@hidden");
+            self.w.open(format!("action x_queue_{queue}() {{"));
+            self.w.line(format!("ig_tm_md.qid = {queue};"));
+            self.w.close("}");
+        }
+        self.decide("x_queue", &tree.decision(), |path| path.queue.map(|queue| format!("x_queue_{queue}")));
+        vec!["x_queue.apply();".into()]
     }
 
     fn check_table(&mut self) {
@@ -197,6 +236,8 @@ impl Printer {
     fn print_zero_table(&mut self, kinds: &[Kind]) {
         let bare = Expr::Meta(self.l.bare);
         let keys: Vec<Expr> = kinds.iter().map(|(key, ..)| key.clone()).collect();
+        // Forwarded packets keep their lanes, whatever the other table says about them.
+        let way = self.l.transit.as_ref().map(|transit| Expr::Meta(transit.way));
         for (name, valid) in [("x_zero_absent", true), ("x_zero_present", false)] {
             self.w.line("@hidden");
             self.w.open(format!("action {name}() {{"));
@@ -220,6 +261,10 @@ impl Printer {
             let key = self.key(key);
             self.w.line(format!("{key}: ternary;"));
         }
+        if let Some(way) = &way {
+            let way = self.key(way);
+            self.w.line(format!("{way}: ternary;"));
+        }
         self.w.close("}");
         self.w.open("actions = {");
         for action in ["x_zero_absent;", "x_zero_present;", "NoAction;"] {
@@ -231,13 +276,16 @@ impl Printer {
         self.w.open("const entries = {");
         self.w.line(format!(
             "({}): x_zero_absent();",
-            joined(std::iter::once("1").chain(keys.iter().map(|_| "_")), ", ")
+            joined(std::iter::once("1").chain(keys.iter().map(|_| "_")).chain(way.iter().map(|_| "_")), ", ")
         ));
         for (i, (_, value, _)) in kinds.iter().enumerate() {
             let cells = (0..kinds.len()).map(|j| if i == j { format!("{value:#x}") } else { "_".into() });
             self.w.line(format!(
                 "({}): x_zero_present();",
-                joined(std::iter::once("0".to_string()).chain(cells), ", ")
+                joined(
+                    std::iter::once("0".to_string()).chain(cells).chain(way.iter().map(|_| "0x0".into())),
+                    ", "
+                )
             ));
         }
         self.w.close("}");
@@ -260,7 +308,7 @@ impl Printer {
     }
 
     /// Actions of a table. The offset of the index is added in them.
-    fn actions(&mut self, table: &Table) -> Result<(), Refusal> {
+    pub(super) fn actions(&mut self, table: &Table) -> Result<(), Refusal> {
         for action in &table.actions {
             let action = self.p().action(*action).clone();
             let index = LValue::Meta(self.l.index);
@@ -295,7 +343,7 @@ impl Printer {
         Ok(())
     }
 
-    fn match_table(&mut self, table: &Table, key: impl Fn(&Self, usize) -> String) {
+    pub(super) fn match_table(&mut self, table: &Table, key: impl Fn(&Self, usize) -> String) {
         let id = self.id("table", table.id);
         self.w.line(id);
         self.w.open(format!("table {} {{", table.name));
@@ -410,7 +458,10 @@ impl Printer {
         let fields: Vec<_> =
             path.values.iter().filter(|(place, _)| matches!(place, LValue::Field(..))).cloned().collect();
         self.assign_all(&fields)?;
-        for part in &path.removed {
+        if strips_marked(path) {
+            self.w.line("meta.x_stripped = 1;");
+        }
+        for part in path.removed.iter().filter(|_| !strips_marked(path)) {
             for name in self.part_names(*part) {
                 self.w.line(format!("hdr.{name}.setInvalid();"));
             }
@@ -487,154 +538,11 @@ impl Printer {
         self.w.close("}");
         self.w.line("");
     }
-
-    /// The outer headers, which are all that egress parses.
-    fn outer(&self) -> Vec<HeaderId> {
-        let mut outer = Vec::new();
-        for part in &self.p().deparser {
-            match part {
-                Part::Header(header) if !outer.contains(header) => outer.push(*header),
-                _ => {}
-            }
-        }
-        outer.pop();
-        outer
-    }
-
-    pub(super) fn egress(&mut self) -> Result<(), Refusal> {
-        let outer = self.outer();
-        let names: Vec<_> = outer.iter().map(|header| self.p().header(*header).name.clone()).collect();
-        self.w.open("struct egress_headers_t {");
-        names.iter().for_each(|name| self.w.line(format!("{name}_t {name};")));
-        self.w.close("}");
-        self.w.line("");
-        self.w.line("struct egress_metadata_t { }");
-        self.w.line("");
-        self.w.line("parser EgressParserImpl(");
-        self.w.line("    packet_in pkt, out egress_headers_t hdr, out egress_metadata_t meta,");
-        self.w.open("    out egress_intrinsic_metadata_t eg_intr_md) {");
-        self.w.open("state start {");
-        self.w.line("pkt.extract(eg_intr_md);");
-        names.iter().for_each(|name| self.w.line(format!("pkt.extract(hdr.{name});")));
-        self.w.line("transition accept;");
-        self.w.close("}");
-        self.w.close("}");
-        self.w.line("");
-        self.w.line("control EgressImpl(");
-        self.w.line("    inout egress_headers_t hdr, inout egress_metadata_t meta,");
-        self.w.line("    in egress_intrinsic_metadata_t eg_intr_md,");
-        self.w.line("    in egress_intrinsic_metadata_from_parser_t eg_prsr_md,");
-        self.w.line("    inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,");
-        self.w.open("    inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {");
-        let lines = self.egress_body()?;
-        self.w.open("apply {");
-        lines.into_iter().for_each(|line| self.w.line(line));
-        self.w.close("}");
-        self.w.close("}");
-        self.w.line("");
-        self.egress_deparser(&names);
-        Ok(())
-    }
-
-    fn egress_body(&mut self) -> Result<Vec<String>, Refusal> {
-        let shape = || refusal("egress statements", "a table of addresses by instance, and marks");
-        let mut lines = Vec::new();
-        let mut instance = None;
-        for (number, stmt) in self.p().egress.clone().into_iter().enumerate() {
-            match &stmt {
-                Stmt::Assign(LValue::Meta(meta), Expr::Intrinsic(Intrinsic::Instance)) => {
-                    instance = Some(*meta)
-                }
-                Stmt::If(cond, then, otherwise) if !applied(std::slice::from_ref(&stmt)).is_empty() => {
-                    // The table's default changes nothing, so a lookup of instance 0 is harmless.
-                    let [Stmt::Apply(table)] = &then[..] else { return Err(shape()) };
-                    let table = self.p().table(*table).clone();
-                    let known = instance.is_some_and(|meta| *cond == Expr::Meta(meta).ne(Expr::Const(0, 16)));
-                    if !otherwise.is_empty() || !known || !self.p().action(table.default.0).body.is_empty() {
-                        return Err(shape());
-                    }
-                    self.actions(&table)?;
-                    self.match_table(&table, |this, _| this.key(&Expr::Intrinsic(Intrinsic::Instance)));
-                    lines.push(format!("{}.apply();", table.name));
-                }
-                Stmt::If(cond, then, otherwise) if otherwise.is_empty() => {
-                    self.mark(number, cond, then)?;
-                    lines.push(format!("x_mark_{number}.apply();"));
-                }
-                _ => return Err(shape()),
-            }
-        }
-        Ok(lines)
-    }
-
-    /// Statements under a condition on the queue, whose depth Tofino counts in cells.
-    fn mark(&mut self, number: usize, cond: &Expr, then: &[Stmt]) -> Result<(), Refusal> {
-        let packet = (HEADERS_BYTES + self.p().lane_bytes()).div_ceil(CELL_BYTES);
-        let cond = in_cells(cond, packet);
-        self.w.line("@hidden");
-        self.w.open(format!("action x_marked_{number}() {{"));
-        let mut assignments = Vec::new();
-        let mut bad = false;
-        visit(then, &mut |stmt| match stmt {
-            Stmt::Assign(place, value) => assignments.push((*place, value.clone())),
-            _ => bad = true,
-        });
-        let mut trims = false;
-        visit(then, &mut |stmt| trims |= matches!(stmt, Stmt::Remove(_)));
-        if trims {
-            return Err(refusal(
-                "trimming behind a queue",
-                "egress parses only the outer headers, and trimmed lanes have already been in the queue",
-            ));
-        }
-        if bad {
-            return Err(refusal("a branch in egress that does more than assign", "marks"));
-        }
-        self.assign_all(&assignments)?;
-        self.w.close("}");
-        let tree = Tree::branch(&cond, Tree::Leaf(true), Tree::Leaf(false))?;
-        self.decide(&format!("x_mark_{number}"), &tree.decision(), |marked| {
-            marked.then(|| format!("x_marked_{number}"))
-        });
-        Ok(())
-    }
-
-    fn egress_deparser(&mut self, names: &[String]) {
-        self.w.line("control EgressDeparserImpl(");
-        self.w.line("    packet_out pkt, inout egress_headers_t hdr, in egress_metadata_t meta,");
-        self.w.open("    in egress_intrinsic_metadata_for_deparser_t eg_dprsr_md) {");
-        self.w.line("Checksum() ipv4_sum;");
-        self.w.open("apply {");
-        if let Some(header) = self.p().ipv4_checksum {
-            let name = self.p().header(header).name.clone();
-            let fields = self.fields.of(header).iter().filter(|container| container.name != "checksum");
-            let fields = joined(fields.map(|container| format!("hdr.{name}.{}", container.name)), ", ");
-            self.w.line(format!("hdr.{name}.checksum = ipv4_sum.update({{ {fields} }});"));
-        }
-        names.iter().for_each(|name| self.w.line(format!("pkt.emit(hdr.{name});")));
-        self.w.close("}");
-        self.w.close("}");
-        self.w.line("");
-    }
 }
 
-/// The condition with queue depths in cells: more than n packets is more than the cells that they fill.
-fn in_cells(cond: &Expr, cells: u32) -> Expr {
-    match cond {
-        Expr::Binary(BinOp::Gt, depth, limit) if **depth == Expr::Intrinsic(Intrinsic::QueueDepth) => {
-            match **limit {
-                Expr::Const(limit, bits) => {
-                    let limit = ((limit + 1) * u64::from(cells) - 1).min(super::ones(bits) - 1);
-                    Expr::Intrinsic(Intrinsic::QueueDepth).gt(Expr::Const(limit, bits))
-                }
-                _ => cond.clone(),
-            }
-        }
-        Expr::Binary(op, left, right) => {
-            Expr::Binary(*op, Box::new(in_cells(left, cells)), Box::new(in_cells(right, cells)))
-        }
-        other => other.clone(),
-    }
+/// Whether a path removes lanes that have been compared with their ends.
+fn strips_marked(path: &PathState) -> bool {
+    path.marked && path.removed.contains(&Part::Lanes)
 }
 
 /// Struct declarations, which P4 requires at the top level, and the rest.

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use super::decision::Tree;
 use super::ends::{self, Ends};
 use super::refusal;
+use super::signs::{self, Differences};
 use crate::fields::{Container, Containers};
 use crate::ir::*;
 use crate::refusal::Refusal;
@@ -44,10 +45,12 @@ pub(super) struct PathState {
     pub(super) to: To,
     /// Whether the packet gets the flag of [`Ends`], if a lane is at one.
     pub(super) marked: bool,
+    /// The egress queue, if one is selected.
+    pub(super) queue: Option<u64>,
 }
 
 impl PathState {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             touches: vec![],
             values: vec![],
@@ -55,10 +58,11 @@ impl PathState {
             removed: vec![],
             to: To::Nowhere,
             marked: false,
+            queue: None,
         }
     }
 
-    fn set(&mut self, place: LValue, value: Expr) {
+    pub(super) fn set(&mut self, place: LValue, value: Expr) {
         match self.values.iter_mut().find(|(known, _)| *known == place) {
             Some((_, old)) => *old = value,
             None => self.values.push((place, value)),
@@ -66,7 +70,7 @@ impl PathState {
     }
 
     /// The expression in terms of the initial state, with constants folded.
-    fn now(&self, expr: &Expr) -> Expr {
+    pub(super) fn now(&self, expr: &Expr) -> Expr {
         let again = |inner: &Expr| Box::new(self.now(inner));
         match expr {
             Expr::Field(header, field) => self.at(LValue::Field(*header, *field)),
@@ -151,6 +155,54 @@ pub(super) struct Lowered {
     pub(super) marks: Option<(MetaId, MetaId)>,
     /// The rest.
     pub(super) paths: Tree<PathState>,
+    /// Differences of which conditions need the signs.
+    pub(super) signs: Differences,
+    /// Forwarding of other packets.
+    pub(super) transit: Option<Transit>,
+    /// The egress queue by the headers of the packet that is sent.
+    pub(super) queues: Option<Tree<PathState>>,
+}
+
+/// The table of other packets' destinations, before all others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Transit {
+    pub(super) table: TableId,
+    /// Which packets are looked up.
+    pub(super) cond: Expr,
+    /// Whether a packet is forwarded.
+    pub(super) onward: Expr,
+    /// What is done to it.
+    steps: Vec<Stmt>,
+    /// The variable that the table sets.
+    pub(super) way: MetaId,
+}
+
+/// The program's statements without the two with which forwarding begins, and these.
+fn without_transit(ingress: &[Stmt]) -> (Vec<Stmt>, Option<Transit>) {
+    let [Stmt::If(cond, lookup, none), Stmt::If(onward, steps, rest), tail @ ..] = ingress else {
+        return (ingress.to_vec(), None);
+    };
+    let ([Stmt::Apply(table)], Expr::Binary(BinOp::Ne, way, _), true) =
+        (&lookup[..], onward, none.is_empty())
+    else {
+        return (ingress.to_vec(), None);
+    };
+    let Expr::Meta(way) = **way else { return (ingress.to_vec(), None) };
+    let transit =
+        Transit { table: *table, cond: cond.clone(), onward: onward.clone(), steps: steps.clone(), way };
+    (rest.iter().chain(tail).cloned().collect(), Some(transit))
+}
+
+/// The program's statements without the last, if that selects queues, and it.
+fn without_queues(ingress: &mut Vec<Stmt>) -> Option<Stmt> {
+    let selects = |stmt: &Stmt| {
+        let mut all = true;
+        visit(std::slice::from_ref(stmt), &mut |stmt| {
+            all &= matches!(stmt, Stmt::If(..) | Stmt::Priority(_));
+        });
+        all
+    };
+    ingress.pop_if(|last| selects(last))
 }
 
 /// A condition on a register's output: its difference from a field, computed in a stage of its own.
@@ -185,6 +237,7 @@ struct Lowering {
     ends: Option<Ends>,
     marks: Option<(MetaId, MetaId)>,
     comparisons: Vec<OutputComparison>,
+    signs: Differences,
 }
 
 /// Lowers a valid program.
@@ -201,7 +254,7 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
         MetaId(program.metadata.len() as u16 - 1)
     };
     let marks = ends.is_some().then(|| (add("x_marks"), add("x_at_end")));
-    let this = Lowering { program, bare, ends, marks, comparisons: vec![] };
+    let this = Lowering { program, bare, ends, marks, comparisons: vec![], signs: vec![] };
     this.lower(check, harvest)
 }
 
@@ -245,7 +298,9 @@ fn reasons(checks: &Tree<PathState>, reason: MetaId) -> Tree<Expr> {
 impl Lowering {
     fn lower(mut self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
         let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
-        let ingress = self.program.ingress.clone();
+        let (mut ingress, transit) = without_transit(&self.program.ingress);
+        let queues = without_queues(&mut ingress);
+        let queues = queues.map(|stmt| self.walk(&[&stmt], PathState::new())).transpose()?;
         let [Stmt::Assign(port, Expr::Intrinsic(Intrinsic::IngressPort)), rest @ ..] = &ingress[..] else {
             return Err(shape("ingress that does not begin by taking the ingress port"));
         };
@@ -268,8 +323,10 @@ impl Lowering {
             return Err(shape("checks that do more than set a reason"));
         }
         let checks = reasons(&checks, reason);
-        let (index, offset, front, compare, behind) = self.admitted(admitted)?;
+        let (index, offset, front, mut compare, behind) = self.admitted(admitted)?;
         self.check_actions(*table)?;
+        let behind = signs::in_block(&behind, &mut self.program, &mut self.signs);
+        compare.extend(self.signs.iter().cloned());
         self.find_output_comparisons(&behind)?;
         // If a check has failed, the table counts as not applied.
         let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
@@ -285,9 +342,13 @@ impl Lowering {
             vec![Stmt::If(clear.clone(), block, vec![])]
         };
         self.set_path_flags(&mut start);
-        let fronts = [Stmt::If(passed.clone(), within(front), vec![])];
+        let mut fronts = vec![Stmt::If(passed.clone(), within(front), vec![])];
         let mut all = vec![Stmt::If(passed, within(behind), failed)];
         all.extend(tail.iter().cloned());
+        if let Some(Transit { onward, steps, .. }) = &transit {
+            fronts = vec![Stmt::If(onward.clone(), vec![], fronts)];
+            all = vec![Stmt::If(onward.clone(), steps.clone(), all)];
+        }
         let front = self.walk(&refs(&fronts), start.clone())?;
         let paths = self.walk(&refs(&all), start)?;
         let copies = self.copies(&front, &paths);
@@ -307,13 +368,17 @@ impl Lowering {
             front,
             compare,
             paths,
+            signs: self.signs,
+            transit,
+            queues,
             program: self.program,
         })
     }
 
-    /// In a program that marks packets with a lane at an end, which variables decide: their values at the start of a path.
+    /// In a program that marks packets with a lane at an end, or removes lanes from replies, which variables decide: their values at the start of a
+    /// path.
     fn set_path_flags(&self, start: &mut PathState) {
-        if self.ends.is_none() {
+        if self.ends.is_none() && self.signs.is_empty() {
             return;
         }
         for meta in ends::path_flags(&self.program) {
@@ -510,7 +575,8 @@ impl Lowering {
                 Stmt::AssignLane(..) => {
                     return Err(refusal("assignment to every lane", "stateful units take lanes as they are"));
                 }
-                Stmt::Priority(_) => return Err(refusal("priorities", "this back end prints one queue")),
+                Stmt::Priority(Expr::Const(queue, _)) => path.queue = Some(*queue),
+                Stmt::Priority(_) => return Err(refusal("a computed egress queue", "constants")),
             }
         }
         Ok(Tree::Leaf(path))

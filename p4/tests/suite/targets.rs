@@ -253,10 +253,19 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     assert!(tree.construct.contains("settled"), "{tree}");
     let sockets = Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..tofino.clone() };
     assert!(refused(&sockets, Chip::Tofino2).construct.contains("datagrams"));
-    let queues = refused(&Profile { priorities: 4, ..tofino.clone() }, Chip::Tofino1);
-    assert!(queues.construct.contains("priorities"), "{queues}");
-    let trims = refused(&Profile { trim_depth: 16, ..tofino.clone() }, Chip::Tofino2);
-    assert!(trims.construct.contains("trimming"), "{trims}");
+    let whole = [
+        Profile { trim_depth: 16, ..tofino.clone() },
+        Profile { owners: true, ..tofino.clone() },
+        Profile { transit: 16, ..tofino.clone() },
+    ];
+    for profile in whole {
+        let refusal = refused(&profile, Chip::Tofino1);
+        assert!(refusal.construct.contains("330 bytes") && refusal.limit.contains("20 words"), "{refusal}");
+        let few = allreduce::program(&Profile { lane_words: 20, ..profile.clone() }).unwrap();
+        assert!(tna::print(&few, Chip::Tofino1).is_ok());
+        let more = refused(&Profile { lane_words: 22, ..profile }, Chip::Tofino1);
+        assert!(more.construct.contains("162 bytes"), "{more}");
+    }
     let words = refused(&Profile { ops: LaneOps::WORDS.iter().collect(), ..tofino }, Chip::Tofino1);
     assert!(words.construct.contains("register actions of 'sum'"), "{words}");
     let saturating = |lane_words| Profile { numerics: Numerics::Saturating, lane_words, ..tofino.clone() };

@@ -220,6 +220,9 @@ struct ProfileOptions {
     /// Whether a job's switch can have a parent.
     #[arg(long, value_name = "BOOL")]
     hierarchy: Option<bool>,
+    /// Whether the lanes of a result can go to one member alone.
+    #[arg(long, value_name = "BOOL")]
+    owners: Option<bool>,
     /// Parse Netfold datagrams without Ethernet, IPv4 and UDP, as the software switch on sockets does.
     #[arg(long)]
     datagram: bool,
@@ -246,6 +249,7 @@ impl ProfileOptions {
             *parameter = given.unwrap_or(*parameter);
         }
         profile.hierarchy = self.hierarchy.unwrap_or(profile.hierarchy);
+        profile.owners = self.owners.unwrap_or(profile.owners);
         profile.numerics = self.numerics.unwrap_or(profile.numerics);
         profile.ops = self.ops.clone().unwrap_or(profile.ops);
         if self.datagram {

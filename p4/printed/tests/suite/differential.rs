@@ -25,6 +25,7 @@ fn programs() -> Vec<(String, Chip, Profile)> {
     let words = |lane_words| Profile { lane_words, ..base.clone() };
     let few = |ops: &[LaneOp]| Profile { ops: ops.to_vec(), lane_words: 8, slots: 64, ..base.clone() };
     let (one, two) = (Chip::Tofino1, Chip::Tofino2);
+    let queued = |profile| Profile { priorities: 4, trim_depth: 24, transit: 8, ..profile };
     let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
     let list = [
         ("64 words", one, base.clone()),
@@ -53,6 +54,23 @@ fn programs() -> Vec<(String, Chip, Profile)> {
             Profile { numerics: Numerics::Saturating, ..few(&[Sum, Min, Max]) },
         ),
         ("8 words, trees", two, Profile { hierarchy: true, ..few(&[Sum]) }),
+        ("64 words, owners", two, Profile { owners: true, ..base.clone() }),
+        ("20 words, owners", one, Profile { owners: true, ..words(20) }),
+        ("64 words, owners, trees", two, Profile { owners: true, ..tree(64) }),
+        (
+            "8 words, saturating, owners, trees",
+            two,
+            Profile { numerics: Numerics::Saturating, owners: true, hierarchy: true, ..few(&[Sum]) },
+        ),
+        ("four queues", one, Profile { priorities: 4, ..base.clone() }),
+        ("eight queues, trees", two, Profile { priorities: 8, ..tree(64) }),
+        ("trimming, trees", two, Profile { trim_depth: 24, ..tree(64) }),
+        ("8 words, forwarding, trimming and queues", one, queued(few(&[Sum]))),
+        (
+            "64 words, forwarding, trimming, queues and owners",
+            two,
+            Profile { owners: true, ..queued(base.clone()) },
+        ),
     ];
     list.into_iter()
         .map(|(name, chip, profile)| (format!("{name}, {}", chip.name()), chip, profile))

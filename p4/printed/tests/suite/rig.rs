@@ -9,6 +9,7 @@ use netfold_p4::interpret::{Interpreter, Send};
 use netfold_p4::ir::{BinOp, Expr, Intrinsic, Program, Stmt};
 use netfold_p4::p4info::{counter_id, table_id};
 use netfold_p4::profile::Profile;
+use netfold_p4::transit;
 use netfold_p4_printed::{Fault, RECIRCULATION_PORT, Sent, TextError, Tofino};
 use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::{Flags, Packet, UDP_PORT, header};
@@ -22,7 +23,9 @@ const CELL_BYTES: u32 = 80;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) copies: Vec<Copy>,
-    pub(crate) counters: [Vec<u64>; 2],
+    /// Egress queue of a packet that is sent.
+    pub(crate) queue: u8,
+    pub(crate) counters: Vec<Vec<u64>>,
 }
 
 /// What a sequence shows: a step for each packet, and the registers at the end.
@@ -30,6 +33,8 @@ pub(crate) struct Trace {
     pub(crate) sequence: Sequence,
     pub(crate) steps: Vec<Step>,
     registers: Vec<(String, Vec<Vec<u32>>)>,
+    /// Ids of the program's counters.
+    counters: Vec<u32>,
 }
 
 /// How a printed program differs from the interpreter.
@@ -45,6 +50,9 @@ pub(crate) enum Difference {
     /// Other registers at the end.
     Register(String),
 }
+
+/// The address of another host, to which a program with forwarding has a path, and its port.
+const ELSEWHERE: (u32, u16) = (0x0a63_0001, 9);
 
 /// What every target can be sent.
 fn settings(packets: usize) -> Settings {
@@ -92,6 +100,21 @@ fn foreign_packets(sequence: &mut Sequence) {
         packets.push(arrival);
     }
     sequence.packets = packets;
+}
+
+/// Makes some packets ones to another host: of each four one without a change, one of another protocol, and one with a wrong checksum.
+fn packets_for_others(sequence: &mut Sequence) {
+    sequence.entries.push(transit::entry(ELSEWHERE.0, ELSEWHERE.1));
+    for (at, arrival) in sequence.packets.iter_mut().enumerate().filter(|(at, _)| at % 3 == 1) {
+        let (high, low) = ((ELSEWHERE.0 >> 16) as u16, ELSEWHERE.0 as u16);
+        set_ipv4_word(&mut arrival.bytes, 8, |_| high);
+        set_ipv4_word(&mut arrival.bytes, 9, |_| low);
+        match at / 3 % 4 {
+            0 => set_ipv4_word(&mut arrival.bytes, 4, |word| word & 0xff00 | 6),
+            1 if arrival.bytes.len() > 25 => arrival.bytes[25] ^= 1,
+            _ => {}
+        }
+    }
 }
 
 /// Replaces a 16-bit word of the IPv4 header, and updates the checksum for it (RFC 1624).
@@ -153,20 +176,26 @@ impl Trace {
             set_ipv4_word(&mut arrival.bytes, 4, |word| word & 0xff | (at as u16) << 8);
         }
         foreign_packets(&mut sequence);
+        if profile.transit > 0 {
+            packets_for_others(&mut sequence);
+        }
         let mut interpreter = Interpreter::new(Arc::new(without_lengths(&program))).unwrap();
         sequence.entries.iter().for_each(|entry| interpreter.insert(entry).unwrap());
         let mut steps = Vec::new();
         for arrival in &sequence.packets {
             let short = is_short(&arrival.bytes, profile.payload_bytes() as usize);
-            let copies = if short { Vec::new() } else { interpreted(&mut interpreter, &sequence, arrival) };
-            let counters = [id::PACKETS, id::ANSWERS].map(|id| interpreter.counters(counter_id(id)).to_vec());
-            steps.push(Step { copies, counters });
+            let (queue, copies) =
+                if short { (0, Vec::new()) } else { interpreted(&mut interpreter, &sequence, arrival) };
+            let counters = program.counters.iter().map(|counter| counter_id(counter.id));
+            let counters = counters.map(|id| interpreter.counters(id).to_vec()).collect();
+            steps.push(Step { copies, queue, counters });
         }
         let entry = |name: &str, index| interpreter.read_register(name, index as usize).unwrap().to_vec();
         let registers = program.registers.iter().map(|register| {
             (register.name.clone(), (0..register.size).map(|index| entry(&register.name, index)).collect())
         });
-        Self { steps, registers: registers.collect(), sequence }
+        let counters = program.counters.iter().map(|counter| counter_id(counter.id)).collect();
+        Self { steps, registers: registers.collect(), counters, sequence }
     }
 
     /// Plays the sequence to a printed program, up to the first difference.
@@ -177,9 +206,10 @@ impl Trace {
             tofino.insert(&as_on_chips(entry)).map_err(refused)?;
         }
         for (at, (arrival, expected)) in self.sequence.packets.iter().zip(&self.steps).enumerate() {
-            let copies = self.printed(&mut tofino, arrival).map_err(|fault| Difference::Fault(at, fault))?;
-            let counters = [id::PACKETS, id::ANSWERS].map(|id| tofino.counters(counter_id(id)).to_vec());
-            let found = Step { copies, counters };
+            let printed = self.printed(&mut tofino, arrival);
+            let (queue, copies) = printed.map_err(|fault| Difference::Fault(at, fault))?;
+            let counters = self.counters.iter().map(|id| tofino.counters(*id).to_vec()).collect();
+            let found = Step { copies, queue, counters };
             if found != *expected {
                 return Err(Difference::Step(
                     at,
@@ -200,7 +230,7 @@ impl Trace {
     }
 
     /// What a printed program sends for a packet.
-    fn printed(&self, tofino: &mut Tofino, arrival: &Arrival) -> Result<Vec<Copy>, Fault> {
+    fn printed(&self, tofino: &mut Tofino, arrival: &Arrival) -> Result<(u8, Vec<Copy>), Fault> {
         let full = OUTER_LEN as u32 + header::LEN as u32 + self.sequence.profile.payload_bytes();
         let cells = arrival.queue_depth * full.div_ceil(CELL_BYTES);
         let outcome = tofino.receive(moved(arrival.port), &arrival.bytes)?;
@@ -215,7 +245,7 @@ impl Trace {
                 copies.push(Copy { port, bytes });
             }
         }
-        Ok(copies)
+        Ok((outcome.queue, copies))
     }
 }
 
@@ -241,7 +271,7 @@ fn as_on_chips(entry: &TableEntry) -> TableEntry {
 }
 
 /// What the interpreter sends for a packet.
-fn interpreted(interpreter: &mut Interpreter, sequence: &Sequence, arrival: &Arrival) -> Vec<Copy> {
+fn interpreted(interpreter: &mut Interpreter, sequence: &Sequence, arrival: &Arrival) -> (u8, Vec<Copy>) {
     let outcome = interpreter.process(arrival.port, &with_one_zero(&arrival.bytes));
     let targets = match outcome.send {
         Send::Drop => Vec::new(),
@@ -252,5 +282,5 @@ fn interpreted(interpreter: &mut Interpreter, sequence: &Sequence, arrival: &Arr
         let bytes = interpreter.egress(instance, arrival.queue_depth, &outcome.bytes);
         Copy { port, bytes }
     };
-    targets.into_iter().map(copy).collect()
+    (outcome.class, targets.into_iter().map(copy).collect())
 }
