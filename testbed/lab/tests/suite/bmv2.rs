@@ -1,5 +1,7 @@
 //! bmv2 as a Netfold switch: compiled, started, programmed over P4Runtime, and sent packets without any privilege.
 
+mod features;
+
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
