@@ -205,8 +205,10 @@ fn entry(program: &Program, statement: &Statement) -> Result<TableEntry, String>
     let table = named(table, &program.tables, |table| &table.name)?;
     let actions: Vec<_> = table.actions.iter().map(|action| program.action(*action).clone()).collect();
     let action = named(action, &actions, |action| &action.name)?;
-    let matches =
+    let mut matches: Vec<_> =
         keys.iter().map(|(name, value)| field(program, table, name, *value)).collect::<Result<_, _>>()?;
+    // A field of which no bit counts is left out.
+    matches.retain(|field: &FieldMatch| field.mask != 0);
     let mut values = Vec::new();
     for wanted in &action.params {
         let given = params.iter().find(|(name, _)| *name == wanted.name);

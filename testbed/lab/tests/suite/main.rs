@@ -8,4 +8,5 @@ mod differential_bmv2;
 mod managed;
 mod p4runtime;
 mod scripts;
+mod testgen;
 mod trim;
