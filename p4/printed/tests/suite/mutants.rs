@@ -326,17 +326,10 @@ fn every_change_of_a_printed_program_is_noticed() {
         (
             "owners, queues, trimming and forwarding on Tofino 1",
             Chip::Tofino1,
-            Profile { owners: true, priorities: 4, trim_depth: 24, transit: 4, ..few.clone() },
-            60,
-        ),
-        (
-            "saturating sums with owners on Tofino 2",
-            Chip::Tofino2,
-            Profile { numerics: Numerics::Saturating, owners: true, ..few },
-            60,
+            Profile { owners: true, priorities: 4, trim_depth: 24, transit: 4, ..few },
+            24,
         ),
     ];
-    let mut all = Vec::new();
     for (name, chip, profile, sequences) in programs {
         let Found { mutants, unreached, equal, survivors } = play(&profile, chip, 50_000..50_000 + sequences);
         let noticed = mutants - unreached - equal - survivors.len();
@@ -345,8 +338,7 @@ fn every_change_of_a_printed_program_is_noticed() {
         );
         let list: Vec<_> =
             survivors.iter().map(|m| format!("{name}, line {}, {}: {}", m.line, m.place, m.change)).collect();
-        all.extend(list);
+        assert!(list.is_empty(), "not noticed:\n{}", list.join("\n"));
         assert!(noticed * 2 > mutants, "{name}: most changes have an effect");
     }
-    assert!(all.is_empty(), "not noticed:\n{}", all.join("\n"));
 }

@@ -120,14 +120,18 @@ fn a_job_and_its_group_have_owners_queues_and_close_on_bmv2() {
         // Every class, and so every queue; the job and its group use the same slots of their ranges.
         for class in 0..16 {
             let repr = Repr { class, ..header(job, u16::from(class % 8), chunk + u32::from(class)) };
-            [1, 2].map(|number| send(&plane, number, &repr));
+            for number in [1, 2] {
+                send(&plane, number, &repr);
+            }
             let found = results(&plane, 2);
             assert_eq!(lanes(&found), [(1, sums(3)), (2, sums(3))], "class {class}");
             assert!(found.iter().all(|(_, result, _)| result.class == class && result.job == job));
         }
     }
     let owned = Repr { owner: LaneOwner::Rank(1), ..header(JOB, 0, 70) };
-    [1, 2].map(|number| send(&plane, number, &owned));
+    for number in [1, 2] {
+        send(&plane, number, &owned);
+    }
     let found = results(&plane, 2);
     assert_eq!(lanes(&found), [(1, vec![]), (2, sums(3))]);
     assert!(found[0].1.flags.contains(Flags::BARE) && !found[1].1.flags.contains(Flags::BARE));
