@@ -62,7 +62,9 @@ impl Worker {
         let workers = if joining == 1 { "worker" } else { "workers" };
         output.line(format_args!(
             "job '{}': waits up to {} s for {joining} new {workers} (netfold worker --job {} --join)",
-            self.job, self.timeout, self.job
+            self.job(),
+            self.timeout,
+            self.job()
         ))?;
         let membership = communicator.grow(joining, self.time()).map_err(|source| self.failed(source))?;
         self.show_resized(output, communicator, &membership)?;
