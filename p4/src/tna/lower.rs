@@ -170,11 +170,19 @@ pub(super) struct Transit {
     /// Which packets are looked up.
     pub(super) cond: Expr,
     /// Whether a packet is forwarded.
-    pub(super) onward: Expr,
+    onward: Expr,
     /// What is done to it.
     steps: Vec<Stmt>,
     /// The variable that the table sets.
     pub(super) way: MetaId,
+}
+
+impl Transit {
+    /// The statements of both kinds of stages for packets that are not forwarded.
+    fn around(&self, front: Vec<Stmt>, all: Vec<Stmt>) -> (Vec<Stmt>, Vec<Stmt>) {
+        let front = vec![Stmt::If(self.onward.clone(), vec![], front)];
+        (front, vec![Stmt::If(self.onward.clone(), self.steps.clone(), all)])
+    }
 }
 
 /// The program's statements without the two with which forwarding begins, and these.
@@ -328,26 +336,16 @@ impl Lowering {
         let behind = signs::in_block(&behind, &mut self.program, &mut self.signs);
         compare.extend(self.signs.iter().cloned());
         self.find_output_comparisons(&behind)?;
-        // If a check has failed, the table counts as not applied.
-        let undo = |place: LValue| Stmt::Assign(place, Expr::Const(0, self.bits(place)));
         let given = self.given(*table);
-        let others = given.iter().copied().filter(|place| *place != LValue::Meta(reason));
-        let failed: Vec<_> =
-            others.map(undo).chain([Stmt::Assign(LValue::Meta(reason), Expr::Meta(check))]).collect();
+        let failed = self.as_not_applied(&given, reason, check);
         let passed = Expr::Meta(check).eq(Expr::Const(0, 8));
-        // Variables set only by actions that also set a reason are not set for an admitted packet.
-        let spared: Vec<_> = others_of(&self.program, *table, reason).into_iter().map(undo).collect();
-        let within = |mut block: Vec<Stmt>| {
-            block.splice(0..0, spared.iter().cloned());
-            vec![Stmt::If(clear.clone(), block, vec![])]
-        };
+        let within = |block| self.within(clear, *table, reason, block);
         self.set_path_flags(&mut start);
         let mut fronts = vec![Stmt::If(passed.clone(), within(front), vec![])];
         let mut all = vec![Stmt::If(passed, within(behind), failed)];
         all.extend(tail.iter().cloned());
-        if let Some(Transit { onward, steps, .. }) = &transit {
-            fronts = vec![Stmt::If(onward.clone(), vec![], fronts)];
-            all = vec![Stmt::If(onward.clone(), steps.clone(), all)];
+        if let Some(transit) = &transit {
+            (fronts, all) = transit.around(fronts, all);
         }
         let front = self.walk(&refs(&fronts), start.clone())?;
         let paths = self.walk(&refs(&all), start)?;
@@ -373,6 +371,23 @@ impl Lowering {
             queues,
             program: self.program,
         })
+    }
+
+    /// If a check has failed, the table counts as not applied.
+    fn as_not_applied(&self, given: &[LValue], reason: MetaId, check: MetaId) -> Vec<Stmt> {
+        let reason = LValue::Meta(reason);
+        let others = given.iter().filter(|place| **place != reason).map(|place| self.zero(*place));
+        others.chain([Stmt::Assign(reason, Expr::Meta(check))]).collect()
+    }
+
+    /// A block for admitted packets, for which variables are not set that only actions set which also set a reason.
+    fn within(&self, clear: &Expr, table: TableId, reason: MetaId, block: Vec<Stmt>) -> Vec<Stmt> {
+        let spared = others_of(&self.program, table, reason).into_iter().map(|place| self.zero(place));
+        vec![Stmt::If(clear.clone(), spared.chain(block).collect(), vec![])]
+    }
+
+    fn zero(&self, place: LValue) -> Stmt {
+        Stmt::Assign(place, Expr::Const(0, self.bits(place)))
     }
 
     /// In a program that marks packets with a lane at an end, or removes lanes from replies, which variables decide: their values at the start of a
