@@ -174,7 +174,7 @@ pub struct PathsView {
     pub policy: PathPolicy,
     /// Workers whose packets of the last seconds are known.
     pub members: u32,
-    /// Paths by which a worker has sent less than a quarter of an even share.
+    /// Paths by which a worker has sent less than half of an even share, under policies that avoid slow or lossy ones (`weighted` and `mixed`).
     pub avoided_count: u32,
     /// The first 16 of them.
     pub avoided: Vec<AvoidedPathView>,

@@ -7,7 +7,7 @@ use crate::schedule::Schedule;
 use crate::schedule::interleave::{CONFIDENCE_MIN, Delay, Interleaver, Observed};
 use crate::traffic::{AVOIDED_MAX, TreePattern};
 use crate::view::{PathsView, PatternView};
-use netfold_control::{CommunicationPattern, Hold, Iteration, PathReport, SessionEvent};
+use netfold_control::{CommunicationPattern, Hold, Iteration, PathPolicy, PathReport, SessionEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -55,18 +55,23 @@ impl Coordinator {
 
     /// How the job's workers use their paths, not in its groups; once that is known.
     pub(super) fn paths_view(&self, name: &JobName) -> Option<PathsView> {
+        let policy = self.config.multipath.map(|multipath| multipath.policy).unwrap_or_default();
         let mut view: Option<PathsView> = None;
         for tree in self.running_trees(name).filter(|tree| tree.spec.udp_ports > 1) {
             let (members, avoided) = tree.paths.avoided(self.now, tree.name.tree);
             let count = |items: usize| u32::try_from(items).unwrap_or(u32::MAX);
             let view = view.get_or_insert_with(|| PathsView {
                 udp_ports: tree.spec.udp_ports,
-                policy: self.config.multipath.map(|multipath| multipath.policy).unwrap_or_default(),
+                policy,
                 members: 0,
                 avoided_count: 0,
                 avoided: Vec::new(),
             });
             view.members = view.members.max(count(members));
+            // Others send by some paths less for no reason, or until they are drawn again.
+            if !matches!(policy, PathPolicy::Weighted | PathPolicy::Mixed) {
+                continue;
+            }
             view.avoided_count = view.avoided_count.saturating_add(count(avoided.len()));
             view.avoided.extend(avoided);
         }

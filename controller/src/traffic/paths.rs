@@ -10,8 +10,11 @@ use crate::view::AvoidedPathView;
 /// Packets, for each path, after which the shares of paths are computed again.
 const PACKETS_MIN: u64 = 64;
 
+/// Shortest time over which shares are computed: a path that was late once has its share again sooner.
+const SHARES_INTERVAL: Duration = Duration::from_secs(2);
+
 /// A path with less than this part of an even share is avoided.
-const AVOIDED_SHARE: f64 = 0.25;
+const AVOIDED_SHARE: f64 = 0.5;
 
 /// How long shares are shown after they were computed.
 const FRESH: Duration = Duration::from_secs(10);
@@ -26,8 +29,9 @@ pub(crate) struct TreePaths(BTreeMap<u16, MemberPaths>);
 #[derive(Debug, Default)]
 struct MemberPaths {
     newest: PathReport,
-    /// Packets that were sent by each path when its share was computed last.
+    /// Packets that were sent by each path when its share was computed last, and when that was.
     counted: Vec<u64>,
+    counted_at: Duration,
     /// The share of each path in the packets between the last two such times, and the later of them.
     shares: Option<(Duration, Vec<f64>)>,
 }
@@ -43,14 +47,17 @@ impl TreePaths {
         // What was sent before the first report may be long ago: a controller that has restarted does not know.
         if member.counted.is_empty() {
             member.counted.clone_from(&report.sent);
+            member.counted_at = now;
         }
         let sent = |(now, before): (&u64, &u64)| now - before;
         let packets = report.sent.iter().zip(&member.counted).map(sent).fold(0, u64::saturating_add);
-        if packets >= PACKETS_MIN * u64::from(udp_ports) {
+        let is_over = now.saturating_sub(member.counted_at) >= SHARES_INTERVAL;
+        if is_over && packets >= PACKETS_MIN * u64::from(udp_ports) {
             let share = |pair| sent(pair) as f64 / packets as f64;
             let shares = report.sent.iter().zip(&member.counted).map(share).collect();
             member.shares = Some((now, shares));
             member.counted.clone_from(&report.sent);
+            member.counted_at = now;
         }
         member.newest = report;
     }
@@ -91,32 +98,35 @@ mod tests {
         tree.report(SECOND, 3, 4, report([5_000, 5_000, 5_000, 5_000]));
         assert_eq!(tree.avoided(SECOND, 0), (0, vec![]), "when those were sent is not known");
         // Fewer than say anything.
-        tree.report(2 * SECOND, 3, 4, report([5_050, 5_050, 5_000, 5_050]));
-        assert_eq!(tree.avoided(2 * SECOND, 0).0, 0);
+        tree.report(3 * SECOND, 3, 4, report([5_050, 5_050, 5_000, 5_050]));
+        assert_eq!(tree.avoided(3 * SECOND, 0).0, 0);
         tree.report(3 * SECOND, 3, 4, report([5_100, 5_100, 5_001, 5_100]));
         let (members, avoided) = tree.avoided(3 * SECOND, 1);
         let share = 1.0 / 301.0;
         assert_eq!(avoided, [AvoidedPathView { rank: 3, tree: 1, path: 2, share, round_trip_us: 40_000 }]);
         assert_eq!(members, 1);
         // It is used again, and then nothing is sent.
-        tree.report(4 * SECOND, 3, 4, report([5_200, 5_200, 5_101, 5_200]));
-        assert_eq!(tree.avoided(4 * SECOND, 1), (1, vec![]));
-        assert_eq!(tree.avoided(15 * SECOND, 1), (0, vec![]));
+        let before = tree.avoided(4 * SECOND, 1);
+        tree.report(4 * SECOND, 3, 4, report([5_150, 5_150, 5_101, 5_200]));
+        assert_eq!(tree.avoided(4 * SECOND, 1), before, "after too short a time");
+        tree.report(5 * SECOND, 3, 4, report([5_200, 5_200, 5_101, 5_200]));
+        assert_eq!(tree.avoided(5 * SECOND, 1), (1, vec![]));
+        assert_eq!(tree.avoided(16 * SECOND, 1), (0, vec![]));
     }
 
     #[test]
     fn impossible_reports_change_nothing() {
         let mut tree = TreePaths::default();
         tree.report(SECOND, 0, 4, report([0; 4]));
-        tree.report(2 * SECOND, 0, 4, report([1_000, 1_000, 0, 1_000]));
-        let before = tree.avoided(2 * SECOND, 0);
+        tree.report(3 * SECOND, 0, 4, report([1_000, 1_000, 0, 1_000]));
+        let before = tree.avoided(3 * SECOND, 0);
         assert_eq!(before.1.len(), 1);
-        tree.report(2 * SECOND, 0, 4, PathReport { sent: vec![9_000; 2], round_trip_us: vec![0; 2] });
-        tree.report(2 * SECOND, 0, 4, report([2_000, 999, 2_000, 2_000]));
-        tree.report(2 * SECOND, 0, 4, PathReport { sent: vec![9_000; 4], round_trip_us: Vec::new() });
-        assert_eq!(tree.avoided(2 * SECOND, 0), before);
+        tree.report(3 * SECOND, 0, 4, PathReport { sent: vec![9_000; 2], round_trip_us: vec![0; 2] });
+        tree.report(3 * SECOND, 0, 4, report([2_000, 999, 2_000, 2_000]));
+        tree.report(3 * SECOND, 0, 4, PathReport { sent: vec![9_000; 4], round_trip_us: Vec::new() });
+        assert_eq!(tree.avoided(3 * SECOND, 0), before);
         // Counters near their end.
-        tree.report(3 * SECOND, 0, 4, report([u64::MAX; 4]));
-        assert_eq!(tree.avoided(3 * SECOND, 0).0, 1);
+        tree.report(6 * SECOND, 0, 4, report([u64::MAX; 4]));
+        assert_eq!(tree.avoided(6 * SECOND, 0).0, 1);
     }
 }

@@ -58,7 +58,7 @@ fn members_and_their_switch_have_the_same_number_of_ports() {
 
 #[test]
 fn paths_that_a_member_avoids_are_shown() {
-    let mut bench = bench(Some(SIXTEEN), true);
+    let mut bench = bench(Some(Multipath { policy: PathPolicy::Weighted, ..SIXTEEN }), true);
     let members: Vec<SessionId> =
         (0..2).map(|rank| join(&mut bench, (rank, 2), 6000 + 16 * rank, 16)).collect();
     bench.run_tasks();
@@ -73,12 +73,15 @@ fn paths_that_a_member_avoids_are_shown() {
     };
     assert_eq!(paths(&bench), None);
     members.iter().for_each(|id| bench.say(*id, report(10, 10)));
-    bench.pass(Duration::from_millis(500));
+    (0..4).for_each(|_| bench.pass(Duration::from_millis(500)));
     assert_eq!(paths(&bench), None, "when these were sent is not known");
     bench.say(members[0], report(1_010, 1_010));
     bench.say(members[1], report(1_010, 15));
     let seen = paths(&bench).expect("both have reported");
-    assert_eq!((seen.udp_ports, seen.policy, seen.members, seen.avoided_count), (16, PathPolicy::Reps, 2, 1));
+    assert_eq!(
+        (seen.udp_ports, seen.policy, seen.members, seen.avoided_count),
+        (16, PathPolicy::Weighted, 2, 1)
+    );
     assert_eq!((seen.avoided[0].rank, seen.avoided[0].path, seen.avoided[0].round_trip_us), (1, 5, 300));
     assert!((seen.avoided[0].share - 5.0 / 15_005.0).abs() < 1e-9);
     // Of other ports than its own, or fewer packets than before: ignored, and the session goes on.

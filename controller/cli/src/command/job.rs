@@ -445,7 +445,7 @@ fn paths(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     for avoided in paths.avoided.iter().take(SHOWN_MAX) {
         let took = match avoided.round_trip_us {
             0 => String::new(),
-            micros => format!(", a probe took {:.1} ms", f64::from(micros) / 1e3),
+            micros => format!(", a probe took {:.2} ms", f64::from(micros) / 1e3),
         };
         output.line(format_args!(
             "            rank {} in tree {} sends {:.1} % by path {}{took}",

@@ -133,7 +133,7 @@ pub struct Paths {
     /// Workers whose packets of the last seconds are known.
     #[prost(uint32, tag = "3")]
     pub members: u32,
-    /// Paths by which a worker has sent less than a quarter of an even share.
+    /// Paths by which a worker has sent less than half of an even share, under policies that avoid slow or lossy ones (weighted and mixed).
     #[prost(uint32, tag = "4")]
     pub avoided_count: u32,
     /// The first 16 of them.
