@@ -194,9 +194,10 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         // The jobs are on three switches each.
         ("class=\"range\"", 6),
         ("class=\"kind\"", 3),
-        // Three switches and four workers of the job that is shown.
+        // Three switches and four workers of the job that is shown, one of which slows it down.
         ("<g class=\"switch\"", 3),
-        ("class=\"worker here\"", 4),
+        ("class=\"worker here\"", 3),
+        ("class=\"worker here slow\"", 1),
         ("aria-pressed=\"true\"", 1),
     ] {
         assert_eq!(page.matches(what).count(), times, "{what} in\n{page}");
@@ -206,6 +207,8 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         "Job blue/tune",
         "takes no more jobs",
         "duplicate",
+        "begins operations",
+        "Each worker has 16 paths (weighted). Paths avoided: rank 2 avoids 5 (0.10 % of its packets, 40.0 ms).",
         "100 Gbit/s",
         // Of the links between switches, and of those to hosts.
         "625 MB/s",
@@ -236,7 +239,7 @@ const MEASURES: &str = r##"(() => {
     const text = luminance(getComputedStyle(document.querySelector(selector)).color);
     return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
   };
-  const texts = ["h2", ".note", "#jobs td", "#jobs td.running", "#links td.down", "#jobs th", "#events .kind"];
+  const texts = ["h2", ".note", "#jobs td", "#jobs td.slowed", "#links td.down", "#jobs th", "#events .kind"];
   return {
     overflow: document.documentElement.scrollWidth - window.innerWidth,
     columns: getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length,

@@ -114,7 +114,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             number: Some(1),
             epoch: Some(7),
             slots: Some(128),
-            spilled: None,
+            spilled: Some(12),
             places: vec![
                 place(spine, None, 0),
                 place("leaf1", Some(spine), 2),
