@@ -109,8 +109,10 @@ fn windows(bytes_per_rank: usize, world: usize, bytes: usize, first: usize) -> V
 pub(crate) fn everything(place: &RankContext, coll: &CollNet, comm: Ptr) -> usize {
     let mut flying: VecDeque<Request> = VecDeque::new();
     let mut done = 0;
+    // Long ones in the newest version alone: what is behind the interface is the same.
+    let counts = if place.version == 12 { &[1, 7, 1003, 30_000][..] } else { &[1, 7, 1003] };
     for (salt, (dtype, op, _)) in REDUCTIONS.iter().enumerate() {
-        for count in [1, 7, 1003, 30_000] {
+        for count in counts.iter().copied() {
             let size = size_of(*dtype);
             let bytes_per_rank = count * size;
             let parts: Vec<u8> = (0..place.world).flat_map(|rank| input(*dtype, rank, salt, count)).collect();

@@ -3,7 +3,7 @@
 
 use netfold_simulate::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
 
-const SEEDS: u64 = 750;
+const SEEDS: u64 = 450;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))

@@ -11,7 +11,7 @@ use netfold_simulate::sim::{
 };
 use netfold_wire::{Flags, Kind, Packet};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 120;
 
 /// One in four is a tree.
 fn scenario(seed: u64) -> Scenario {

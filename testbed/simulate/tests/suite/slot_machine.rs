@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use netfold_simulate::sim::{self, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch};
 
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 600;
 
 const INTERPRETED_SEEDS: u64 = 40;
 

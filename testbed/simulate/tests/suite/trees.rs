@@ -7,7 +7,7 @@ use netfold_simulate::sim::{
     self, JobSetup, Lockstep, PipelineSwitch, ReferenceSwitch, Report, Scenario, SimSwitch,
 };
 
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 300;
 
 fn switch(lane_words: u32, jobs: &[JobSetup; 2]) -> Lockstep<ReferenceSwitch, PipelineSwitch> {
     let pipeline = PipelineSwitch::new(lane_words, jobs).expect("a generated size");

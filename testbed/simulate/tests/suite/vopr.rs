@@ -2,7 +2,7 @@
 
 use netfold_simulate::vopr;
 
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 160;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
