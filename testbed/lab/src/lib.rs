@@ -12,6 +12,7 @@
 //! - [`spill`]: two jobs that share the slots of a switch, below an aggregator.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
+//! - [`trial`]: why a trial of [`schedule`] or [`spill`] has no result.
 
 pub mod bmv2;
 pub mod diagnose;
@@ -26,3 +27,4 @@ mod shaper;
 pub mod spill;
 pub mod stf;
 pub mod survive;
+pub mod trial;

@@ -9,18 +9,18 @@
 mod drive;
 mod network;
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use netfold_control::CongestionAlgorithm;
 pub use netfold_controller::schedule::Schedule;
 use netfold_controller::view::PatternView;
-use netfold_testkit::namespace::CommandError;
 use serde::Serialize;
 
 use drive::{Observation, Trial};
 use network::{Link, Network};
+
+use crate::trial::TrialError;
 
 /// Iterations after both jobs have begun within which a schedule has to have its effect.
 pub const LEARNING_ITERATIONS: u32 = 20;
@@ -47,48 +47,6 @@ pub struct ScheduleConfig {
     pub offset: Duration,
     /// Iterations of each job that are measured, after [`LEARNING_ITERATIONS`]; of a job alone fewer.
     pub iterations: u32,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScheduleError {
-    /// Namespaces are made by root alone.
-    #[error("a network of namespaces needs root: run the command with sudo")]
-    NotRoot,
-    /// The machine gives no such network.
-    #[error(
-        "the network cannot be built: it needs iproute2 and a kernel with network namespaces, veth, tbf, htb and u32"
-    )]
-    Network(#[from] CommandError),
-    /// The controller cannot be started.
-    #[error("the controller cannot be started")]
-    Controller(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A program cannot be started.
-    #[error("cannot start {name}")]
-    Start {
-        /// Which.
-        name: String,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// A program ended early.
-    #[error("{name} ended unexpectedly{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
-    Ended {
-        /// Which.
-        name: String,
-        /// The end of its standard error.
-        stderr: String,
-    },
-    /// An expected event did not arrive.
-    #[error("no {what} within {longest:?}")]
-    Timeout {
-        /// What was waited for.
-        what: &'static str,
-        /// For how long.
-        longest: Duration,
-    },
 }
 
 /// Which jobs run.
@@ -156,10 +114,10 @@ impl ScheduleRig {
     ///
     /// # Errors
     ///
-    /// [`ScheduleError::NotRoot`].
-    pub fn new(config: ScheduleConfig) -> Result<Self, ScheduleError> {
+    /// [`TrialError::NotRoot`].
+    pub fn new(config: ScheduleConfig) -> Result<Self, TrialError> {
         if !rustix::process::geteuid().is_root() {
-            return Err(ScheduleError::NotRoot);
+            return Err(TrialError::NotRoot);
         }
         Ok(Self { config, alone_ms: [[None; 2]; 2] })
     }
@@ -168,8 +126,8 @@ impl ScheduleRig {
     ///
     /// # Errors
     ///
-    /// [`ScheduleError`], with no process left running.
-    pub fn run(&mut self, schedule: Schedule, jobs: Jobs) -> Result<ScheduleRow, ScheduleError> {
+    /// [`TrialError`], with no process left running.
+    pub fn run(&mut self, schedule: Schedule, jobs: Jobs) -> Result<ScheduleRow, TrialError> {
         let link = if schedule == Schedule::Crux { Link::Classes } else { Link::Plain };
         let network = Network::build(link, self.config.rate_bps)?;
         let mut trial = Trial::start(&self.config, &network, schedule, jobs)?;

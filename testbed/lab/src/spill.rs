@@ -10,15 +10,15 @@
 mod drive;
 mod network;
 
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use netfold_testkit::namespace::CommandError;
 use serde::Serialize;
 
 use drive::{Observation, Trial};
 use network::Network;
+
+use crate::trial::TrialError;
 
 /// Iterations of each job, after both have begun, that are left out.
 const SKIPPED: usize = 3;
@@ -42,48 +42,6 @@ pub struct SpillConfig {
     pub compute: Duration,
     /// Iterations of each job that are measured.
     pub iterations: u32,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpillError {
-    /// Namespaces are made by root alone.
-    #[error("a network of namespaces needs root: run the command with sudo")]
-    NotRoot,
-    /// The machine gives no such network.
-    #[error(
-        "the network cannot be built: it needs iproute2 and a kernel with network namespaces, veth and tbf"
-    )]
-    Network(#[from] CommandError),
-    /// The controller cannot be started.
-    #[error("the controller cannot be started")]
-    Controller(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A program cannot be started.
-    #[error("cannot start {name}")]
-    Start {
-        /// Which.
-        name: String,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// A program ended early.
-    #[error("{name} ended unexpectedly{}", if .stderr.is_empty() { String::new() } else { format!(": {stderr}") })]
-    Ended {
-        /// Which.
-        name: String,
-        /// The end of its standard error.
-        stderr: String,
-    },
-    /// An expected event did not arrive.
-    #[error("no {what} within {longest:?}")]
-    Timeout {
-        /// What was waited for.
-        what: &'static str,
-        /// For how long.
-        longest: Duration,
-    },
 }
 
 /// How the jobs share the switch's slots.
@@ -152,10 +110,10 @@ impl SpillRow {
 ///
 /// # Errors
 ///
-/// [`SpillError`], with no process left running.
-pub fn run(config: &SpillConfig, sharing: SlotSharing, workload: Workload) -> Result<SpillRow, SpillError> {
+/// [`TrialError`], with no process left running.
+pub fn run(config: &SpillConfig, sharing: SlotSharing, workload: Workload) -> Result<SpillRow, TrialError> {
     if !rustix::process::geteuid().is_root() {
-        return Err(SpillError::NotRoot);
+        return Err(TrialError::NotRoot);
     }
     let network = Network::build(config)?;
     let mut trial = Trial::start(config, &network, sharing, workload)?;

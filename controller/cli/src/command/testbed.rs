@@ -3,6 +3,7 @@
 mod diagnose;
 mod experiment;
 mod leaf_spine;
+mod outcome;
 mod paths;
 mod rank;
 mod schedule;

@@ -23,8 +23,9 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::network::{self, IMPORTANT_DSCP, Network, SHARED};
-use super::{ALONE_ITERATIONS, Jobs, LEARNING_ITERATIONS, ScheduleConfig, ScheduleError};
+use super::{ALONE_ITERATIONS, Jobs, LEARNING_ITERATIONS, ScheduleConfig};
 use crate::rank::RankConfig;
+use crate::trial::TrialError;
 
 /// The tenant of both jobs.
 const TENANT: &str = "red";
@@ -104,14 +105,14 @@ impl<'a> Trial<'a> {
         network: &Network,
         schedule: Schedule,
         jobs: Jobs,
-    ) -> Result<Self, ScheduleError> {
+    ) -> Result<Self, TrialError> {
         let (sender, events) = mpsc::channel();
         let classes = std::array::from_fn::<u8, { CLASSES_MAX as usize }, _>(important_above);
         let dscp = Dscp::new(&classes).unwrap_or(Dscp::NONE);
         let switch = start_switch(config, network, schedule, &sender)?;
         let server = start_controller(config, network, schedule, dscp, &sender)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|error| ScheduleError::Controller(Box::new(error)))?;
+        let runtime = runtime.map_err(|error| TrialError::Controller(Box::new(error)))?;
         let jobs = match jobs {
             Jobs::First => vec![0],
             Jobs::Second => vec![1],
@@ -128,7 +129,7 @@ impl<'a> Trial<'a> {
         let quota = Quota::UNLIMITED;
         let tenant = TenantRecord { name: TENANT.into(), quota, weight: 1, priority: 0, token: None };
         let added = trial.runtime.block_on(trial.control.execute(command::Command::AddTenant(tenant)));
-        added.map_err(|error| ScheduleError::Controller(Box::new(error)))?;
+        added.map_err(|error| TrialError::Controller(Box::new(error)))?;
         let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + JOINING;
         for job in trial.jobs.clone() {
             let begin = begin + config.offset * job as u32;
@@ -145,7 +146,7 @@ impl<'a> Trial<'a> {
         (job, rank): (usize, u16),
         begin: Duration,
         sender: &Sender<TrialEvent>,
-    ) -> Result<(), ScheduleError> {
+    ) -> Result<(), TrialError> {
         let plan = &JOBS[job];
         let config = RankConfig {
             switch: network::workers_address(),
@@ -166,13 +167,13 @@ impl<'a> Trial<'a> {
         let sender = sender.clone();
         let started =
             run(&mut command, move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok());
-        let process = started.map_err(|source| ScheduleError::Start { name: name.clone(), source })?;
+        let process = started.map_err(|source| TrialError::Start { name: name.clone(), source })?;
         self.ranks.push((name, process));
         Ok(())
     }
 
     /// Runs until all iterations are measured.
-    pub(super) fn run(&mut self) -> Result<(), ScheduleError> {
+    pub(super) fn run(&mut self) -> Result<(), TrialError> {
         let wanted = self.skipped() + self.measured();
         let mut longest = START;
         while !self.is_measured(wanted) {
@@ -206,7 +207,7 @@ impl<'a> Trial<'a> {
         longest: Duration,
         what: &'static str,
         wanted: impl Fn(&Self, &TrialEvent) -> bool,
-    ) -> Result<(), ScheduleError> {
+    ) -> Result<(), TrialError> {
         let end = Instant::now() + longest;
         loop {
             match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -218,13 +219,13 @@ impl<'a> Trial<'a> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(ScheduleError::Timeout { what, longest });
+                    return Err(TrialError::Timeout { what, longest });
                 }
             }
         }
     }
 
-    fn note(&mut self, event: TrialEvent) -> Result<(), ScheduleError> {
+    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
         match event {
             TrialEvent::Controller(JobEvent::Scheduled { name, decision: Decision::Delayed { .. } }) => {
                 if let Some(job) = JOBS.iter().position(|job| job.name == name.job) {
@@ -236,7 +237,7 @@ impl<'a> Trial<'a> {
             TrialEvent::Switch(None) => {
                 self.switch.kill();
                 let stderr = self.switch.stderr().trim().to_owned();
-                Err(ScheduleError::Ended { name: "the switch".into(), stderr })
+                Err(TrialError::Ended { name: "the switch".into(), stderr })
             }
             TrialEvent::Rank { job, rank, line: None } => {
                 let name = format!("rank {rank} of job '{}'", JOBS[job].name);
@@ -245,7 +246,7 @@ impl<'a> Trial<'a> {
                     process.kill();
                     process.stderr().trim().replace('\n', "; ")
                 });
-                Err(ScheduleError::Ended { name, stderr: stderr.unwrap_or_default() })
+                Err(TrialError::Ended { name, stderr: stderr.unwrap_or_default() })
             }
             TrialEvent::Rank { job, rank, line: Some(line) } => {
                 self.note_iteration(job, rank, &line);
@@ -272,7 +273,7 @@ impl<'a> Trial<'a> {
     }
 
     /// What was seen of each job.
-    pub(super) fn observations(mut self) -> Result<Vec<Observation>, ScheduleError> {
+    pub(super) fn observations(mut self) -> Result<Vec<Observation>, TrialError> {
         let (views, skipped) = (self.views()?, self.skipped());
         // The ranks first, so that nothing fails for want of the others.
         self.ranks.clear();
@@ -296,9 +297,9 @@ impl<'a> Trial<'a> {
         Ok(all)
     }
 
-    fn views(&self) -> Result<Vec<JobView>, ScheduleError> {
+    fn views(&self) -> Result<Vec<JobView>, TrialError> {
         let taken = self.runtime.block_on(self.control.snapshot(SnapshotScope::Live));
-        Ok(taken.map_err(|error| ScheduleError::Controller(Box::new(error)))?.jobs)
+        Ok(taken.map_err(|error| TrialError::Controller(Box::new(error)))?.jobs)
     }
 }
 
@@ -320,7 +321,7 @@ fn start_switch(
     network: &Network,
     schedule: Schedule,
     events: &Sender<TrialEvent>,
-) -> Result<Process, ScheduleError> {
+) -> Result<Process, TrialError> {
     let mut command = network.on_switch(&config.program);
     command.args(["--json", "switch", "--exit-with-stdin"]);
     command.arg("--listen").arg(network::data_address().to_string());
@@ -330,7 +331,7 @@ fn start_switch(
     }
     let events = events.clone();
     let started = run(&mut command, move |line| events.send(TrialEvent::Switch(line)).is_ok());
-    started.map_err(|source| ScheduleError::Start { name: "the switch".into(), source })
+    started.map_err(|source| TrialError::Start { name: "the switch".into(), source })
 }
 
 /// The controller, on threads in the switch's namespace; it finds the switch when it is there.
@@ -340,8 +341,8 @@ fn start_controller(
     schedule: Schedule,
     dscp: Dscp,
     events: &Sender<TrialEvent>,
-) -> Result<ServerHandle, ScheduleError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| ScheduleError::Controller(error);
+) -> Result<ServerHandle, TrialError> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| TrialError::Controller(error);
     let topology = Topology::from_toml(&network::topology()).map_err(|error| failed(error.into()))?;
     let plane = managed_plane(topology, Box::new(MemoryStore::default()));
     let plane = plane.map_err(|error| failed(error.into()))?;

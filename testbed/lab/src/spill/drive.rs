@@ -19,8 +19,9 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::network::{self, HOSTS, Network, Node};
-use super::{SKIPPED, SlotSharing, SpillConfig, SpillError, Workload};
+use super::{SKIPPED, SlotSharing, SpillConfig, Workload};
 use crate::rank::RankConfig;
+use crate::trial::TrialError;
 
 /// The tenant of both jobs.
 const TENANT: &str = "red";
@@ -100,13 +101,13 @@ impl<'a> Trial<'a> {
         network: &Network,
         sharing: SlotSharing,
         workload: Workload,
-    ) -> Result<Self, SpillError> {
+    ) -> Result<Self, TrialError> {
         let (sender, events) = mpsc::channel();
         let switches = Node::ALL.map(|node| start_switch(config, network, node, &sender));
-        let switches = switches.into_iter().collect::<Result<Vec<Process>, SpillError>>()?;
+        let switches = switches.into_iter().collect::<Result<Vec<Process>, TrialError>>()?;
         let server = start_controller(config, network, sharing, &sender)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|error| SpillError::Controller(Box::new(error)))?;
+        let runtime = runtime.map_err(|error| TrialError::Controller(Box::new(error)))?;
         let mut trial = Self {
             config,
             sharing,
@@ -128,7 +129,7 @@ impl<'a> Trial<'a> {
         let quota = Quota::UNLIMITED;
         let tenant = TenantRecord { name: TENANT.into(), quota, weight: 1, priority: 0, token: None };
         let added = trial.runtime.block_on(trial.control.execute(command::Command::AddTenant(tenant)));
-        added.map_err(|error| SpillError::Controller(Box::new(error)))?;
+        added.map_err(|error| TrialError::Controller(Box::new(error)))?;
         let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + JOINING;
         let compute = if workload == Workload::Computing { config.compute } else { Duration::ZERO };
         for job in 0..JOBS.len() {
@@ -146,7 +147,7 @@ impl<'a> Trial<'a> {
         (job, rank): (usize, usize),
         (begin, compute): (Duration, Duration),
         sender: &Sender<TrialEvent>,
-    ) -> Result<(), SpillError> {
+    ) -> Result<(), TrialError> {
         let slots = self.config.slots;
         let delay = self.config.delay;
         let delayed = Faults { delay_min: delay, delay_max: delay, ..Faults::default() };
@@ -169,12 +170,12 @@ impl<'a> Trial<'a> {
         let on_line = move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok();
         let started = process::run(command.process_group(0), on_line);
         let name = format!("rank {rank} of job '{}'", JOBS[job]);
-        self.ranks.push(started.map_err(|source| SpillError::Start { name, source })?);
+        self.ranks.push(started.map_err(|source| TrialError::Start { name, source })?);
         Ok(())
     }
 
     /// Runs until all iterations are measured. Where the aggregator is to be killed, that is after half of them.
-    pub(super) fn run(&mut self) -> Result<(), SpillError> {
+    pub(super) fn run(&mut self) -> Result<(), TrialError> {
         let all = SKIPPED + self.config.iterations as usize;
         let kills = self.sharing == SlotSharing::AggregatorKilled;
         self.run_to(if kills { all / 2 } else { all })?;
@@ -190,7 +191,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    fn run_to(&mut self, iterations: usize) -> Result<(), SpillError> {
+    fn run_to(&mut self, iterations: usize) -> Result<(), TrialError> {
         let mut longest = START;
         while self.progress.iter().any(|progress| progress.since_both().len() < iterations) {
             self.wait(longest, "iteration of a job", |event| matches!(event, TrialEvent::Rank { .. }))?;
@@ -205,7 +206,7 @@ impl<'a> Trial<'a> {
         longest: Duration,
         what: &'static str,
         wanted: impl Fn(&TrialEvent) -> bool,
-    ) -> Result<(), SpillError> {
+    ) -> Result<(), TrialError> {
         let end = Instant::now() + longest;
         loop {
             match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -217,13 +218,13 @@ impl<'a> Trial<'a> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(SpillError::Timeout { what, longest });
+                    return Err(TrialError::Timeout { what, longest });
                 }
             }
         }
     }
 
-    fn note(&mut self, event: TrialEvent) -> Result<(), SpillError> {
+    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
         let (name, process) = match event {
             TrialEvent::Switch(Node::Aggregator, None) if self.killed => return Ok(()),
             TrialEvent::Controller(_) | TrialEvent::Switch(_, Some(_)) => return Ok(()),
@@ -239,7 +240,7 @@ impl<'a> Trial<'a> {
             }
         };
         process.kill();
-        Err(SpillError::Ended { name, stderr: process.stderr().trim().replace('\n', "; ") })
+        Err(TrialError::Ended { name, stderr: process.stderr().trim().replace('\n', "; ") })
     }
 
     fn note_iteration(&mut self, job: usize, rank: usize, line: &Value) {
@@ -258,7 +259,7 @@ impl<'a> Trial<'a> {
     }
 
     /// What was seen of each job.
-    pub(super) fn observations(mut self) -> Result<Vec<Observation>, SpillError> {
+    pub(super) fn observations(mut self) -> Result<Vec<Observation>, TrialError> {
         // The ranks first, so that nothing fails for want of the others.
         self.ranks.clear();
         drop(self.server.take());
@@ -279,9 +280,9 @@ impl<'a> Trial<'a> {
         Ok(JOBS.into_iter().zip(&self.progress).map(observation).collect())
     }
 
-    fn view(&self) -> Result<Vec<JobView>, SpillError> {
+    fn view(&self) -> Result<Vec<JobView>, TrialError> {
         let taken = self.runtime.block_on(self.control.snapshot(SnapshotScope::Live));
-        Ok(taken.map_err(|error| SpillError::Controller(Box::new(error)))?.jobs)
+        Ok(taken.map_err(|error| TrialError::Controller(Box::new(error)))?.jobs)
     }
 }
 
@@ -291,7 +292,7 @@ fn start_switch(
     network: &Network,
     node: Node,
     events: &Sender<TrialEvent>,
-) -> Result<Process, SpillError> {
+) -> Result<Process, TrialError> {
     let mut command = network.on_switch(node, &config.program);
     command.args(["--json", "switch", "--exit-with-stdin", "--insecure"]);
     command.arg("--listen").arg(node.data().to_string());
@@ -299,7 +300,7 @@ fn start_switch(
     let events = events.clone();
     let on_line = move |line| events.send(TrialEvent::Switch(node, line)).is_ok();
     let started = process::run(command.process_group(0), on_line);
-    started.map_err(|source| SpillError::Start { name: format!("the {}", node.name()), source })
+    started.map_err(|source| TrialError::Start { name: format!("the {}", node.name()), source })
 }
 
 /// The controller, on threads in the switch's namespace; it finds the switches when they are there.
@@ -308,8 +309,8 @@ fn start_controller(
     network: &Network,
     sharing: SlotSharing,
     events: &Sender<TrialEvent>,
-) -> Result<ServerHandle, SpillError> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| SpillError::Controller(error);
+) -> Result<ServerHandle, TrialError> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| TrialError::Controller(error);
     let topology =
         Topology::from_toml(&network::topology(config.slots)).map_err(|error| failed(error.into()))?;
     let plane = managed_plane(topology, Box::new(MemoryStore::default()));

@@ -7,9 +7,10 @@ use netfold_control::{Multipath, PathPolicy};
 use netfold_lab::paths::{Balance, PathsConfig, PathsRig, SlowSpine};
 use serde::Serialize;
 
+use super::outcome::conclude;
 use crate::error::CliError;
 use crate::lifetime;
-use crate::output::{Output, Tone};
+use crate::output::Output;
 use crate::size::{Bits, Bytes};
 
 /// Most that the most loaded spine may have over the mean with several ports.
@@ -113,13 +114,7 @@ impl Paths {
             bar.suspend(|| show_slow_spine(output, &row))?;
         }
         bar.finish_and_clear();
-        match problems.is_empty() {
-            true => output.line(format_args!(
-                "\n{}",
-                output.paint(Tone::Good, "Within the bounds, and no element wrong.")
-            )),
-            false => Err(CliError::OutOfBounds { problems: problems.join("; ") }),
-        }
+        conclude(output, &problems)
     }
 
     fn announce(&self, output: &Output) -> Result<(), CliError> {

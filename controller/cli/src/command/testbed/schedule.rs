@@ -1,8 +1,6 @@
 //! `netfold testbed schedule`.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,9 +9,10 @@ use netfold_lab::schedule::{JobRow, Jobs, Schedule, ScheduleConfig, ScheduleRig,
 use netfold_testkit::plot::{Lines, Plot, svg};
 use serde::Serialize;
 
+use super::outcome::{PlotFile, conclude};
 use crate::error::CliError;
 use crate::lifetime;
-use crate::output::{Output, Tone};
+use crate::output::Output;
 use crate::size::{Bits, Bytes};
 
 /// Longest mean iteration with shifts in time, relative to the job alone.
@@ -81,13 +80,7 @@ impl ScheduleCommand {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         let config = self.config()?;
         let failed = |error| CliError::testbed("the network with a shared link", error);
-        let unwritable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| CliError::File { path, source }
-        };
-        // Before minutes of measuring.
-        let plot =
-            self.plot.as_deref().map(|path| File::create(path).map_err(unwritable(path))).transpose()?;
+        let plot = self.plot.as_deref().map(PlotFile::create).transpose()?;
         lifetime::before_exit_on_signal(netfold_lab::schedule::abandon)?;
         let mut rig = ScheduleRig::new(config.clone()).map_err(failed)?;
         let bar = output.bar(0, "{spinner} {msg}");
@@ -101,16 +94,10 @@ impl ScheduleCommand {
             all.push(row);
         }
         bar.finish_and_clear();
-        if let (Some(mut file), Some(path)) = (plot, self.plot.as_deref()) {
-            file.write_all(drawn(&all).as_bytes()).map_err(unwritable(path))?;
+        if let Some(plot) = plot {
+            plot.write(&drawn(&all))?;
         }
-        match problems.is_empty() {
-            true => output.line(format_args!(
-                "\n{}",
-                output.paint(Tone::Good, "Within the bounds, and no element wrong.")
-            )),
-            false => Err(CliError::OutOfBounds { problems: problems.join("; ") }),
-        }
+        conclude(output, &problems)
     }
 
     /// Jobs alone come first, on each kind of link.

@@ -1,8 +1,6 @@
 //! `netfold testbed spill`.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,9 +8,10 @@ use netfold_lab::spill::{self, JobRow, SlotSharing, SpillConfig, SpillRow, Workl
 use netfold_testkit::plot::{Lines, Plot, svg};
 use serde::Serialize;
 
+use super::outcome::{PlotFile, conclude};
 use crate::error::CliError;
 use crate::lifetime;
-use crate::output::{Output, Tone};
+use crate::output::Output;
 use crate::size::{Bits, Bytes, human};
 
 /// Least total throughput of best-effort sharing, relative to a half for each job.
@@ -83,13 +82,7 @@ impl Spill {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
         let config = self.config()?;
         let failed = |error| CliError::testbed("the network with an aggregator", error);
-        let unwritable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| CliError::File { path, source }
-        };
-        // Before minutes of measuring.
-        let plot =
-            self.plot.as_deref().map(|path| File::create(path).map_err(unwritable(path))).transpose()?;
+        let plot = self.plot.as_deref().map(PlotFile::create).transpose()?;
         lifetime::before_exit_on_signal(spill::abandon)?;
         let bar = output.bar(0, "{spinner} {msg}");
         bar.suspend(|| announce(output, &config))?;
@@ -104,25 +97,17 @@ impl Spill {
             all.push(row);
         }
         bar.finish_and_clear();
-        if let (Some(mut file), Some(path)) = (plot, self.plot.as_deref()) {
-            file.write_all(drawn(&all).as_bytes()).map_err(unwritable(path))?;
+        if let Some(plot) = plot {
+            plot.write(&drawn(&all))?;
         }
-        match problems.is_empty() {
-            true => output.line(format_args!(
-                "\n{}",
-                output.paint(Tone::Good, "Within the bounds, and no element wrong.")
-            )),
-            false => Err(CliError::OutOfBounds { problems: problems.join("; ") }),
-        }
+        conclude(output, &problems)
     }
 
     fn config(&self) -> Result<SpillConfig, CliError> {
         let program =
             std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
         let (slots, bytes) = (self.slots, self.bytes.0 / 4 * 4);
-        if !slots.is_power_of_two() {
-            return Err(CliError::Usage(format!("--slots {slots}: give a power of two")));
-        }
+        super::check_link(slots, self.rate)?;
         if bytes == 0 {
             return Err(CliError::Usage("--bytes: give 4 or more".into()));
         }
