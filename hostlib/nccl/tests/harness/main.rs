@@ -30,7 +30,7 @@ use bootstrap::RankContext;
 use parent::{Ranks, ScenarioOutcome};
 use plugin::Library;
 
-const VERSIONS: [u32; 4] = [6, 8, 11, 12];
+pub(crate) const VERSIONS: [u32; 4] = [6, 8, 11, 12];
 const WORLD: usize = 4;
 const SEED: u64 = 20_261_121;
 

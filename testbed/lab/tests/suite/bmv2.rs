@@ -133,14 +133,15 @@ fn switch() -> Endpoint {
     }
 }
 
-fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
-    let repr = Repr {
+/// The header of a contribution.
+fn contribution(job: u16, slot: u16, chunk: u32) -> Repr {
+    Repr {
         kind: Kind::Data,
-        flags: Flags(0),
+        flags: Flags::default(),
         op: LaneOp::Sum,
         class: 0,
         reason: Reason::None,
-        job: JOB,
+        job,
         slot,
         set: 0,
         epoch: EPOCH,
@@ -151,12 +152,20 @@ fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
         exp: 0,
         exp_next: 0,
         owner: LaneOwner::All,
-    };
+    }
+}
+
+fn data(number: u8, slot: u16, chunk: u32) -> Vec<u8> {
+    let lanes: Vec<u32> =
+        (0..Profile::hardware().lane_words).map(|lane| u32::from(number) * 1000 + lane).collect();
+    frame(number, &contribution(JOB, slot, chunk), &lanes)
+}
+
+/// A packet of a worker with its headers.
+fn frame(number: u8, repr: &Repr, lanes: &[u32]) -> Vec<u8> {
     let mut datagram = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
-    for lane in 0..Profile::hardware().lane_words {
-        datagram.extend((u32::from(number) * 1000 + lane).to_be_bytes());
-    }
+    datagram.extend(lanes.iter().flat_map(|lane| lane.to_be_bytes()));
     let mut frame = vec![0; OUTER_LEN + datagram.len()];
     let outer = Outer { source: endpoint(number), destination: switch() };
     outer.emit(&datagram, 0, &mut frame).expect("it fits");

@@ -52,37 +52,11 @@ fn nodes() -> [Node; 2] {
     [node(), Node { job: GROUP_JOB, base: GROUP_BASE, group: GROUP_COPIES, ..node() }]
 }
 
-fn header(job: u16, slot: u16, chunk: u32) -> Repr {
-    Repr {
-        kind: Kind::Data,
-        flags: Flags::default(),
-        op: LaneOp::Sum,
-        class: 0,
-        reason: Reason::None,
-        job,
-        slot,
-        set: 0,
-        epoch: EPOCH,
-        key: KEY,
-        chunk,
-        bitmap: 0,
-        count: 1,
-        exp: 0,
-        exp_next: 0,
-        owner: LaneOwner::All,
-    }
-}
-
 /// Sends a packet of a worker, whose lanes are the worker's number, unless it has none.
 fn send(plane: &DataPlane, number: u8, repr: &Repr) {
-    let mut datagram = vec![0; header::LEN];
-    repr.emit(&mut header::Packet::new_unchecked(&mut datagram[..]));
-    if !repr.flags.contains(Flags::BARE) {
-        datagram.extend((0..profile().lane_words).flat_map(|_| u32::from(number).to_be_bytes()));
-    }
-    let mut frame = vec![0; OUTER_LEN + datagram.len()];
-    let outer = Outer { source: endpoint(number), destination: switch() };
-    outer.emit(&datagram, 0, &mut frame).expect("it fits");
+    let bare = repr.flags.contains(Flags::BARE);
+    let lanes = vec![number.into(); if bare { 0 } else { profile().lane_words as usize }];
+    let frame = frame(number, repr, &lanes);
     plane.send(number.into(), &frame).expect("bmv2 takes it");
 }
 
@@ -119,7 +93,7 @@ fn a_job_and_its_group_have_owners_queues_and_close_on_bmv2() {
     for (job, chunk) in [(JOB, 41), (GROUP_JOB, 42)] {
         // Every class, and so every queue; the job and its group use the same slots of their ranges.
         for class in 0..16 {
-            let repr = Repr { class, ..header(job, u16::from(class % 8), chunk + u32::from(class)) };
+            let repr = Repr { class, ..contribution(job, u16::from(class % 8), chunk + u32::from(class)) };
             for number in [1, 2] {
                 send(&plane, number, &repr);
             }
@@ -128,7 +102,7 @@ fn a_job_and_its_group_have_owners_queues_and_close_on_bmv2() {
             assert!(found.iter().all(|(_, result, _)| result.class == class && result.job == job));
         }
     }
-    let owned = Repr { owner: LaneOwner::Rank(1), ..header(JOB, 0, 70) };
+    let owned = Repr { owner: LaneOwner::Rank(1), ..contribution(JOB, 0, 70) };
     for number in [1, 2] {
         send(&plane, number, &owned);
     }
@@ -139,7 +113,7 @@ fn a_job_and_its_group_have_owners_queues_and_close_on_bmv2() {
         send(&plane, number, &owned);
         assert_eq!(lanes(&results(&plane, 1)), [(number.into(), expected)], "a stored result");
     }
-    let droppable = Repr { flags: Flags::DROPPABLE, ..header(GROUP_JOB, 1, 80) };
+    let droppable = Repr { flags: Flags::DROPPABLE, ..contribution(GROUP_JOB, 1, 80) };
     send(&plane, 1, &droppable);
     let flags = Flags::BARE.with(Flags::TRIMMED).with(Flags::DROPPABLE);
     send(&plane, 1, &Repr { kind: Kind::Close, flags, count: 0, ..droppable });
