@@ -434,8 +434,7 @@ fn ineffective_delays_become_rare() {
 }
 
 #[test]
-fn many_jobs_cost_little() {
-    // 1,000 jobs, two at each link: what is decided once is not computed again.
+fn many_jobs_are_planned_in_the_pairs_that_share_links() {
     let jobs: Vec<Job> =
         (0..1000).map(|at| Job::new(f64::from(at), &[at as usize / 2], 100.0, 90.0)).collect();
     let mut simulation = Simulation::new(3, true, jobs);
@@ -444,6 +443,48 @@ fn many_jobs_cost_little() {
     assert_eq!(interleaver.histories.values().filter(|history| history.plan.is_some()).count(), 500);
     let delayed = simulation.jobs.values().filter(|job| !job.holds.is_empty()).count();
     assert!(delayed > 400, "{delayed}");
+}
+
+#[test]
+fn components_are_joined_by_links() {
+    // The third job joins the first two; the last one has no links.
+    let links: [&[usize]; 6] = [&[0], &[1], &[0, 1], &[2], &[3, 2], &[]];
+    let all: Vec<usize> = (0..links.len()).collect();
+    assert_eq!(components(&all, |job| links[job]), [vec![0, 1, 2], vec![3, 4], vec![5]]);
+    assert_eq!(components(&[0, 1, 3], |job| links[job]), [[0], [1], [3]], "without the one that joins them");
+    // Two components of several jobs each, joined late.
+    let links: [&[usize]; 5] = [&[4], &[2], &[4], &[2], &[2, 4]];
+    assert_eq!(components(&[0, 1, 2, 3, 4], |job| links[job]), [[0, 1, 2, 3, 4]]);
+}
+
+/// A plan is for the jobs that shared links when it was made: others change what each of them is to do.
+#[test]
+fn a_plan_is_forgotten_when_a_job_joins_or_leaves() {
+    let time = Duration::from_millis;
+    let job = |begun| Observed {
+        period: time(280),
+        span: time(180),
+        busy: time(180),
+        compute: time(100),
+        bytes: 100e3 * RATE,
+        confidence: 1.0,
+        begun: time(begun),
+        links: vec![0],
+    };
+    let planned = |interleaver: &Interleaver<i32>| -> Vec<Vec<i32>> {
+        let plans = interleaver.histories.values().filter_map(|history| history.plan.as_ref());
+        plans.map(|plan| plan.component.clone()).collect()
+    };
+    let mut interleaver = Interleaver::default();
+    interleaver.decide(time(1000), &[(&1, job(900)), (&2, job(910))], &[RATE * 1e6]);
+    assert_eq!(planned(&interleaver), [[1, 2]]);
+    interleaver.decide(time(1500), &[(&0, job(1400)), (&1, job(1405)), (&2, job(1410))], &[RATE * 1e6]);
+    assert!(planned(&interleaver).iter().all(|component| *component == [0, 1, 2]), "{interleaver:?}");
+    // Its iterations are not known any more.
+    let unknown = Observed { confidence: 0.0, ..job(1900) };
+    interleaver.decide(time(2000), &[(&0, unknown), (&1, job(1905))], &[RATE * 1e6]);
+    assert_eq!(planned(&interleaver), Vec::<Vec<i32>>::new());
+    assert_eq!(interleaver.decision(&2), None);
 }
 
 #[test]
