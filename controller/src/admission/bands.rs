@@ -40,10 +40,11 @@ impl Wires {
 impl Coordinator {
     /// Gives every job that runs its classes. Members whose classes change are notified if they have asked for it.
     pub(super) fn reband(&mut self) {
-        let (jobs, rates_bps) = self.contenders();
-        let (names, contenders): (Vec<&JobName>, Vec<Contender>) = jobs.into_iter().unzip();
+        let jobs = self.running_jobs();
+        let (contenders, rates_bps) = self.contenders(&jobs);
         let bands = self.config.banding.of(&contenders, &rates_bps);
-        let bands: BTreeMap<JobName, Option<Band>> = names.into_iter().cloned().zip(bands).collect();
+        let names = jobs.into_iter().map(|(name, _)| name.clone());
+        let bands: BTreeMap<JobName, Option<Band>> = names.zip(bands).collect();
         let mut notified = Vec::new();
         let mut changed: BTreeMap<JobName, Band> = BTreeMap::new();
         for active in self.active.values_mut().filter(|active| active.phase == TreePhase::Running) {
@@ -81,10 +82,10 @@ impl Coordinator {
         jobs
     }
 
-    /// The same with the links that their trees use, and the rates of these.
-    pub(super) fn contenders(&self) -> (Vec<(&JobName, Contender)>, Vec<u64>) {
+    /// What these jobs contend with, in their order: the links that their trees use, and the rates of these.
+    pub(super) fn contenders(&self, jobs: &[(&JobName, Vec<&ActiveTree>)]) -> (Vec<Contender>, Vec<u64>) {
         let mut wires = Wires::default();
-        let mut contender = |name: &JobName, trees: &[&ActiveTree]| {
+        let contender = |(name, trees): &(&JobName, Vec<&ActiveTree>)| {
             let iteration = trees.first().and_then(|tree| self.ranked_iteration(tree));
             let ranked = self.config.banding.ranking == Ranking::Crux && iteration.is_some();
             // Nothing else needs the links.
@@ -96,9 +97,8 @@ impl Coordinator {
                 trees: trees.collect(),
             }
         };
-        let jobs = self.running_jobs();
-        let jobs = jobs.into_iter().map(|(name, trees)| (name, contender(name, &trees))).collect();
-        (jobs, wires.rates_bps)
+        let contenders = jobs.iter().map(contender).collect();
+        (contenders, wires.rates_bps)
     }
 
     fn wires_of(&self, active: &ActiveTree, wires: &mut Wires) -> Vec<usize> {

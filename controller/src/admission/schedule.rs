@@ -191,9 +191,10 @@ impl Coordinator {
     }
 
     fn decide(&self, interleaver: &mut Interleaver<JobName>) -> Vec<Delay<JobName>> {
-        let (contenders, rates_bps) = self.contenders();
+        let jobs = self.running_jobs();
+        let (contenders, rates_bps) = self.contenders(&jobs);
         let mut observed = Vec::new();
-        for ((name, trees), (_, contender)) in self.running_jobs().into_iter().zip(contenders) {
+        for ((name, trees), contender) in jobs.into_iter().zip(contenders) {
             let own = trees.into_iter().filter(|tree| tree.name.group.is_empty());
             let Some(TreePattern { pattern, begun, .. }) = self.pattern_of(own) else { continue };
             let mut links: Vec<usize> = contender.trees.iter().flatten().copied().collect();

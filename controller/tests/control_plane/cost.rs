@@ -15,8 +15,8 @@ use std::time::Duration;
 const JOBS: u16 = 1000;
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Simulated time, in heartbeats.
-const BEATS: u64 = 120;
+/// Simulated time, in heartbeats: five minutes.
+const BEATS: u64 = 600;
 
 /// Processor time of this thread.
 fn used() -> Duration {
