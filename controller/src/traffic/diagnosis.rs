@@ -16,7 +16,9 @@
 //!   a rank without a processor also reports late, so that an interval has nothing of it and the next one twice as much.
 //! - *Loss*: a rank retransmits [`LOSS_MIN`] of its packets or more because later ones were answered first, and [`LOSS_TIMES`] times as
 //!   many as the others: its packets or its results are lost. (When a packet is lost on its way to a switch, all ranks wait for the sum. The
-//!   rank that lost it detects it first, as it waits least otherwise.) If half of the ranks or more do, it is not known whose are lost.
+//!   rank that lost it detects it first, as it waits least otherwise.) If half of the ranks or more do, it is not known whose are lost. Of the
+//!   intervals that are judged, the ones with the greatest and the least difference are left out: one interval in which a queue overflowed
+//!   must neither hide a constant loss by its variance nor be taken for one.
 //!
 //! Of each, the rank with the greatest difference is reported: when [`CONFIRM`] successive evaluations come to it. It is withdrawn when
 //! [`WITHDRAW`] successive ones do not.
@@ -93,7 +95,22 @@ impl Series {
 
     /// The means of the rank's and of the others' values, if these differ significantly.
     fn significant(&self) -> Option<(f64, f64)> {
-        WINDOWS.iter().find_map(|window| self.significant_within(window))
+        WINDOWS.iter().find_map(|window| significant(self.last(window)?.copied(), window.significant))
+    }
+
+    /// The same without the intervals in which they differ most and least, of each window.
+    fn significant_without_extremes(&self) -> Option<(f64, f64)> {
+        WINDOWS.iter().find_map(|window| {
+            let mut values: Vec<(f64, f64)> = self.last(window)?.copied().collect();
+            values.sort_by(|(a, other_a), (b, other_b)| (a - other_a).total_cmp(&(b - other_b)));
+            significant(values[1..values.len() - 1].iter().copied(), window.significant)
+        })
+    }
+
+    /// The values of the last intervals, if there are enough.
+    fn last(&self, window: &Window) -> Option<impl Iterator<Item = &(f64, f64)> + Clone> {
+        let count = self.0.len().min(window.intervals);
+        (count >= window.least).then(|| self.0.range(self.0.len() - count..))
     }
 
     /// The means of the last intervals, if these and those of each half of them are as `judged`.
@@ -110,21 +127,6 @@ impl Series {
         let whole = means(0, count);
         let all = [whole, means(0, count / 2), means(count / 2, count)];
         all.into_iter().all(judged).then_some(whole)
-    }
-
-    fn significant_within(&self, window: &Window) -> Option<(f64, f64)> {
-        let count = self.0.len().min(window.intervals);
-        if count < window.least {
-            return None;
-        }
-        let values = || self.0.iter().skip(self.0.len() - count);
-        let mean = |sum: f64| sum / count as f64;
-        let own = mean(values().map(|(own, _)| own).sum());
-        let others = mean(values().map(|(_, others)| others).sum());
-        let difference = own - others;
-        let variance = mean(values().map(|(own, others)| (own - others - difference).powi(2)).sum());
-        let error = (variance / (count - 1) as f64).sqrt();
-        (difference.abs() >= window.significant * error).then_some((own, others))
     }
 }
 
@@ -189,12 +191,12 @@ impl Diagnosis {
         };
         let processor = self.greatest(FindingKind::Processor, |series| series.lasting(waits));
         let kind = FindingKind::Loss;
-        let of_half = self.series.get(&(kind, None)).and_then(Series::significant);
+        let of_half = self.series.get(&(kind, None)).and_then(Series::significant_without_extremes);
         let everywhere = of_half.filter(|(part, _)| *part >= LOSS_MIN);
         let everywhere = everywhere.map(|(amount, others)| Finding { kind, rank: None, amount, others });
         let loss = everywhere.or_else(|| {
             let lost = |(own, others): &(f64, f64)| *own >= LOSS_MIN && *own >= LOSS_TIMES * others;
-            self.greatest(kind, |series| series.significant().filter(lost))
+            self.greatest(kind, |series| series.significant_without_extremes().filter(lost))
         });
         [late, processor, loss].into_iter().flatten().collect()
     }
@@ -307,6 +309,18 @@ impl Interval {
         let without = |left_out| median(values.len() - 1, |at| values[at + usize::from(at >= left_out)].1);
         values.iter().enumerate().map(|(at, (rank, value))| (*rank, *value, without(at))).collect()
     }
+}
+
+/// The means of a rank's and of the others' values, three or more, if their difference is so many standard errors of its mean, or more.
+fn significant(values: impl Iterator<Item = (f64, f64)> + Clone, errors: f64) -> Option<(f64, f64)> {
+    let count = values.clone().count();
+    let mean = |sum: f64| sum / count as f64;
+    let own = mean(values.clone().map(|(own, _)| own).sum());
+    let others = mean(values.clone().map(|(_, others)| others).sum());
+    let difference = own - others;
+    let variance = mean(values.map(|(own, others)| (own - others - difference).powi(2)).sum());
+    let error = (variance / (count - 1) as f64).sqrt();
+    (difference.abs() >= errors * error).then_some((own, others))
 }
 
 /// What is reported of a job's trees now: of the same about the same rank, the greatest.

@@ -197,6 +197,30 @@ fn losses_are_of_a_rank_or_of_all() {
 }
 
 #[test]
+fn an_interval_of_many_losses_hides_no_constant_ones() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
+    for (burst, constant) in [(100, 10), (0, 10), (100, 0)] {
+        let mut tree = Tree::new(4);
+        let mut begun = None;
+        for interval in 0..20 {
+            // One in a hundred packets, give or take what is random of so few.
+            let lost = if interval == 7 { burst } else { constant * rng.random_range(7..=13) / 10 };
+            let counted = one(2, |counted| {
+                (counted.packets_retransmitted, counted.packets_overtaken) = (lost, lost);
+            });
+            if let [Change::Begun(Finding { kind: FindingKind::Loss, rank: Some(2), .. })] =
+                tree.interval(counted)[..]
+            {
+                begun = begun.or(Some(interval));
+            }
+        }
+        // Within 6 s.
+        let expected = (constant > 0).then_some(12);
+        assert!(begun.is_some() == expected.is_some() && begun <= expected, "{burst}: {begun:?}");
+    }
+}
+
+#[test]
 fn a_conclusion_is_reported_when_it_lasts_and_withdrawn_when_it_is_gone() {
     let mut tree = Tree::new(4);
     let late = of(|rank| rank != 1, |counted| counted.start_wait_us += 50_000);
