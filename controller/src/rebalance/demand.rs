@@ -62,6 +62,9 @@ impl DemandSource {
     }
 }
 
+/// How many times the rate of its hosts' links a pattern may say that a job communicates at: rates are given roughly, and times measured so.
+const PLAUSIBLE: f64 = 1.25;
+
 /// What a tree demands of each of its links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
@@ -101,8 +104,13 @@ impl Known {
         Demand { bits_per_second: bits_per_second.clamp(least, self.most), source }
     }
 
+    /// Whether the hosts' links carry the bytes of a pattern while it communicates; nothing else can have been measured.
+    fn carries(&self, pattern: &CommunicationPattern) -> bool {
+        pattern.bytes as f64 * 8.0 <= self.most as f64 * PLAUSIBLE * pattern.busy_us as f64 / 1e6
+    }
+
     fn measured(&self) -> Option<Demand> {
-        let of_pattern = self.pattern.map(|pattern| {
+        let of_pattern = self.pattern.filter(|pattern| self.carries(pattern)).map(|pattern| {
             self.bounded(self.of_iteration(pattern.bytes, pattern.compute_us), DemandSource::Pattern)
         });
         of_pattern.or_else(|| Some(self.bounded(self.traffic?, DemandSource::Traffic)))

@@ -9,6 +9,7 @@
 //! Patterns are what tenants' hosts report, and may be false. So a delay is bounded and has to prove its worth:
 //!
 //! - Nothing is delayed unless a job is measured to communicate longer than alone, and the plan would remove at least [`GAIN_MIN`] of an iteration.
+//! - Jobs are left alone that need more than [`LOAD_MAX`] of the time of a link together.
 //! - Jobs are delayed by more than [`PACE_MAX`] of an iteration at most once in [`SETTLING_ITERATIONS`] iterations.
 //! - A job is delayed in total by at most one iteration and [`BUDGET_SHARE`] of the time that it has run.
 //! - If a delay does not shorten what it was to shorten, the same jobs are left alone for [`PAUSE_ITERATIONS`], twice as long after each further failure,
@@ -58,6 +59,13 @@ pub const MULTIPLE_MAX: u64 = 4;
 
 /// Most jobs that are planned together.
 pub const JOBS_MAX: usize = 16;
+
+/// Most of a link's time that jobs may need, by what is measured, for shifts to last. Where they need more, iterations grow longer than planned, so jobs
+/// lose their turns and are delayed for nothing.
+pub const LOAD_MAX: f64 = 1.05;
+
+/// Once they need more, they are planned again when they need no more than this.
+const LOAD_AGAIN: f64 = 1.0;
 
 /// Steps of a circle.
 const ANGLES: usize = 144;
@@ -109,6 +117,8 @@ pub enum Decision {
     Crowded,
     /// Nothing: jobs and links form loops, so no shifts suit all links.
     Looped,
+    /// Nothing: a link cannot carry what its jobs send in an iteration, so that iterations grow longer whenever the jobs send.
+    Overloaded,
     /// Nothing: it is as fast as it could be, within [`GAIN_MIN`].
     Interleaved {
         /// How many other jobs it is planned with.
@@ -150,6 +160,7 @@ impl fmt::Display for Decision {
             ),
             Self::Crowded => write!(f, "not scheduled: more than {JOBS_MAX} jobs share its links"),
             Self::Looped => f.write_str("not scheduled: jobs and links form loops, so no shifts suit all of them"),
+            Self::Overloaded => f.write_str("not scheduled: a link of its cannot carry all that jobs send in an iteration"),
             Self::Interleaved { others } => {
                 write!(f, "not delayed: no shift against {} would shorten its iterations", jobs(*others))
             }
@@ -378,6 +389,11 @@ impl<'a, K: Ord + Clone> Round<'a, K> {
             return self.conclude(component, Decision::Unmatched);
         };
         self.conclude(&unmatched, Decision::Unmatched);
+        let was_overloaded = self.histories(&group).any(|history| history.decision == Decision::Overloaded);
+        if group.load() > if was_overloaded { LOAD_AGAIN } else { LOAD_MAX } {
+            self.jobs[component[0]].history.plan = None;
+            return self.conclude(&group.members, Decision::Overloaded);
+        }
         let now = self.now;
         if self.histories(&group).any(|history| now < history.paused_until) {
             return Vec::new();
@@ -651,9 +667,8 @@ impl<'a> Group<'a> {
         self.observed.iter().enumerate().map(next).collect()
     }
 
-    /// The circles with longer phases, where there is time left at every link: the best turns for them leave gaps between those of the jobs, so that
-    /// iterations may vary.
-    fn spread(&self) -> Vec<Circle> {
+    /// The part of the time for which the most loaded link is needed.
+    fn load(&self) -> f64 {
         let load = |link: &Link| {
             let sent = link.jobs.iter().map(|job| {
                 let Circle { period_us, phases } = &self.circles[*job];
@@ -662,8 +677,13 @@ impl<'a> Group<'a> {
             });
             sent.sum::<f64>() / link.capacity
         };
-        let most = self.links.iter().map(load).fold(f64::MIN_POSITIVE, f64::max);
-        let factor = (1.0 / most).max(1.0);
+        self.links.iter().map(load).fold(0.0, f64::max)
+    }
+
+    /// The circles with longer phases, where there is time left at every link: the best turns for them leave gaps between those of the jobs, so that
+    /// iterations may vary.
+    fn spread(&self) -> Vec<Circle> {
+        let factor = (1.0 / self.load().max(f64::MIN_POSITIVE)).max(1.0);
         let longer = |circle: &Circle| {
             let until = |phase: &Phase| ((phase.to_us as f64 * factor) as u64).min(circle.period_us);
             let phases = circle.phases.iter().map(|phase| Phase { to_us: until(phase), ..*phase });
