@@ -9,7 +9,7 @@ use netfold_collectives::mesh::{Exchange, ExchangeError, TcpRendezvous};
 use netfold_control::{Admission, Credentials, EnrollRole, Resized, TREES_MAX};
 use netfold_cuda::Driver as CudaDriver;
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, cores};
-use netfold_proto::Tolerance;
+use netfold_proto::{IMPORTANCE_MAX, Tolerance};
 use netfold_wire::{CLASSES_MAX, Mode};
 
 use crate::arbiter::{Arbiter, Resizer};
@@ -184,6 +184,20 @@ impl Builder {
     #[must_use]
     pub fn classes(mut self, classes: u8) -> Self {
         self.config.classes = classes;
+        self
+    }
+
+    /// Importance classes, 1 to 8: default 1. Chunks of floats are sent in as many classes of packets as this says, within those of the
+    /// operation's own [class](Self::classes): the larger the numbers of a block, compared with recent blocks, the higher the class. So, at
+    /// queues that distinguish classes, larger gradients leave a congested queue first, and where queues of lower classes trim earlier,
+    /// smaller ones are [trimmed](Self::tolerance) first. Sums are the same. Other numbers, and chunks among hosts, have one class.
+    ///
+    /// Useful numbers are those of the queues that switches have for the job's classes of packets: where the controller gives the job a band
+    /// of fewer, adjacent importance classes share one. Should be the same on all ranks; a rank with another number only sends its packets in
+    /// other classes.
+    #[must_use]
+    pub fn importance(mut self, classes: u8) -> Self {
+        self.config.importance = classes;
         self
     }
 
@@ -440,7 +454,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::GroupName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Confidential`], [`Error::Core`].
+    /// Arguments: [`Error::Missing`], [`Error::JobName`], [`Error::GroupName`], [`Error::Config`], [`Error::Precision`], [`Error::Rounding`], [`Error::Classes`], [`Error::Importance`], [`Error::Confidential`], [`Error::Core`].
     /// Other ranks: [`Error::Differs`], [`Error::GroupKeyDiffers`]. The way to the switch:
     /// [`Error::Connect`], [`Error::Tls`], [`Error::Refused`], [`Error::JoinTimeout`], [`Error::SwitchLost`], [`Error::PeerLost`], [`Error::Control`].
     /// The machine: [`Error::Io`], [`Error::Mtu`], [`Error::Datagram`], [`Error::Thread`].
@@ -449,6 +463,9 @@ impl Builder {
         self.config.check_rounding()?;
         if !self.config.classes.is_power_of_two() || self.config.classes > CLASSES_MAX {
             return Err(Error::Classes { classes: self.config.classes });
+        }
+        if self.config.importance == 0 || self.config.importance > IMPORTANCE_MAX {
+            return Err(Error::Importance { classes: self.config.importance });
         }
         self.config.check_slots()?;
         self.config.check_confidential(self.exchange.is_some() || self.rendezvous.is_some())?;

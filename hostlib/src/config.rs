@@ -77,6 +77,8 @@ pub(crate) struct JobConfig {
     /// Of each class.
     pub(crate) slots: u32,
     pub(crate) classes: u8,
+    /// Importance classes of each; may differ between ranks.
+    pub(crate) importance: u8,
     pub(crate) small: usize,
     /// Addresses of the control port.
     pub(crate) switch: Vec<SocketAddr>,
@@ -124,6 +126,7 @@ impl Default for JobConfig {
             authenticated: false,
             slots: SLOTS_DEFAULT,
             classes: 1,
+            importance: 1,
             small: 0,
             switch: Vec::new(),
             controlled: false,

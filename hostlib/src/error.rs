@@ -49,6 +49,12 @@ pub enum Error {
         /// Number asked for.
         classes: u8,
     },
+    /// Not so many importance classes.
+    #[error("{classes} importance classes: expected 1 to 8")]
+    Importance {
+        /// Number asked for.
+        classes: u8,
+    },
     /// Not so many trees.
     #[error("{trees} trees: expected 1 to 8, and 1 with a transport or middleware of one's own")]
     Trees {
@@ -442,7 +448,11 @@ impl Error {
             Self::Precision { .. } | Self::Rounding { .. } => "argument",
             Self::Confidential { .. } | Self::GroupKey(_) | Self::Authentication => "argument",
             Self::GroupKeyDiffers { .. } => "group_key",
-            Self::Classes { .. } | Self::Class { .. } | Self::Trees { .. } | Self::Core(_) => "argument",
+            Self::Classes { .. }
+            | Self::Class { .. }
+            | Self::Importance { .. }
+            | Self::Trees { .. }
+            | Self::Core(_) => "argument",
             Self::Address { .. } => "address",
             Self::Tls { fault, .. } if fault.is_argument() => "argument",
             Self::Connect { .. } | Self::SilentPort { .. } => "connect",

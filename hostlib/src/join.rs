@@ -273,7 +273,7 @@ impl Attachment {
                 reason: "cannot use switches that shift sums, because the masks would not cancel: use switches of plain words",
             });
         }
-        let streams = Streams::new(&config, job.classes, confidential)?;
+        let streams = Streams::new(&config, (job.classes, job.importance), confidential)?;
         let max = io.capabilities().datagram_len_max;
         if need > max {
             return Err(Error::Datagram { need, max });

@@ -118,7 +118,9 @@ pub use netfold_collectives::shared::SharedError;
 pub use netfold_control::{Admission, PortProtocol, Refusal};
 pub use netfold_cuda::{CudaError, Driver as CudaDriver, RawStream as CudaStream};
 pub use netfold_io::{CoreError, Cores, IoCounters, IoError, IoSpec, OpenOptions, PacketIo};
-pub use netfold_proto::{AbortReason, OpSpecError, Tolerance, WorkerConfigError, WorkerStats};
+pub use netfold_proto::{
+    AbortReason, IMPORTANCE_MAX, OpSpecError, Tolerance, WorkerConfigError, WorkerStats,
+};
 pub use netfold_wire::{Collective, DType, Extent, LaneOps, Lanes, Mode, ReduceOp};
 pub use path::{Network, Path, SwitchAttachment};
 pub use report::{ControlStats, OpReport, Stats};

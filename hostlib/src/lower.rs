@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use netfold_proto::{
-    DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpSpec, OpSpecError, Parts, Sharing, Tolerance,
+    DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, Importance, OpSpec, OpSpecError, Parts, Sharing, Tolerance,
 };
 use netfold_wire::{Collective, DType, LaneOp, LaneOps, Mode, Numerics, ReduceOp};
 
@@ -157,6 +157,7 @@ pub(crate) fn lower(call: &Call, context: &OpContext) -> Result<Lowered, Error> 
         data_chunks: data_chunks as u32,
         exponents: matches!(coding, Coding::Blocks(..)),
         class: call.class,
+        importance: Importance::NONE,
         lane_op,
         sharing: sharing(call, context, coding),
     };

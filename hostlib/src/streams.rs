@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use netfold_control::{Band, MemberCounters, PathReport};
 use netfold_proto::paths::Paths;
 use netfold_proto::{
-    Handled, Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker, WorkerConfig,
-    WorkerEvent, WorkerStats,
+    Handled, Importance, Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker,
+    WorkerConfig, WorkerEvent, WorkerStats,
 };
 use netfold_wire::{Flags, Kind, Packet};
 
@@ -31,6 +31,8 @@ pub(crate) struct Streams {
     next: u64,
     /// How classes appear in packets.
     band: Band,
+    /// Importance classes of each class.
+    importance: u8,
     /// The job is confidential, and the ranks have not agreed on this attachment's key: nothing may be sent.
     awaits_key: bool,
     /// Where packets are sent from several UDP ports.
@@ -62,13 +64,17 @@ pub(crate) struct BatchStats {
 }
 
 impl Streams {
-    /// One stream for each of `classes` classes of a job; `config` is that of a single one. Those of a confidential job take operations after
+    /// One stream for each of `classes` classes of a job, each of `importance` importance classes; `config` is that of a single one. Those of a confidential job take operations after
     /// [`Self::mask`] only.
     ///
     /// # Errors
     ///
     /// A configuration that no worker can run by; or fewer slots than classes.
-    pub(crate) fn new(config: &WorkerConfig, classes: u8, confidential: bool) -> Result<Self, Error> {
+    pub(crate) fn new(
+        config: &WorkerConfig,
+        (classes, importance): (u8, u8),
+        confidential: bool,
+    ) -> Result<Self, Error> {
         let slots_per_class = config.admission.slots / u32::from(classes.max(1));
         if slots_per_class == 0 {
             return Err(Error::Control { what: "the switch granted fewer slots than there are classes" });
@@ -92,7 +98,7 @@ impl Streams {
             })
         });
         let paths = paths.transpose()?;
-        Ok(Self { all, slots_per_class, next: 0, band, awaits_key: confidential, paths })
+        Ok(Self { all, slots_per_class, next: 0, band, importance, awaits_key: confidential, paths })
     }
 
     /// From how many UDP ports packets are sent.
@@ -255,8 +261,12 @@ impl Streams {
             // Not reached: classes are checked where operations are submitted.
             return operation.fail(Error::EngineFailed);
         };
-        let class = self.band.class_of(operation.request.spec.class, classes);
-        match stream.worker.submit(OpSpec { class, ..operation.request.spec }) {
+        let own = operation.request.spec.class;
+        let class = self.band.class_of(own, classes);
+        // In range: the builder checks the number of classes, and a band's span is at most 16.
+        let importance = Importance::new(self.importance, self.band.span_of(own, classes));
+        let importance = importance.unwrap_or(Importance::NONE);
+        match stream.worker.submit(OpSpec { class, importance, ..operation.request.spec }) {
             Ok(op) => {
                 let starts = stream.worker.starts(op).unwrap_or_default();
                 stream.tensors.push(op, starts, operation);

@@ -110,6 +110,15 @@ impl Band {
         // At most 15 * 16.
         self.first + class.min(of - 1) * self.classes / of
     }
+
+    /// How many packet classes from [`Self::class_of`] on are that operation class's own: 1 where it shares its packet class.
+    pub fn span_of(&self, class: u8, of: u8) -> u8 {
+        let of = of.clamp(1, CLASSES_MAX);
+        let class = class.min(of - 1);
+        // The next class begins at most at 16 * 16.
+        let end = (u16::from(class) + 1) * u16::from(self.classes) / u16::from(of);
+        (u16::from(self.first) + end).saturating_sub(self.class_of(class, of).into()).max(1) as u8
+    }
 }
 
 impl Default for Band {
@@ -161,6 +170,13 @@ mod tests {
         assert_eq!(spread(quarter, 2), [8, 10]);
         assert_eq!(spread(quarter, 8), [8, 8, 9, 9, 10, 10, 11, 11]);
         assert_eq!(spread(Band::new(13, 3).unwrap(), 4), [13, 13, 14, 15]);
+        let spans = |band: Band, of: u8| (0..of).map(|class| band.span_of(class, of)).collect::<Vec<_>>();
+        assert_eq!((spans(Band::ALL, 1), spans(Band::ALL, 4)), (vec![16], vec![4; 4]));
+        assert_eq!(
+            (spans(quarter, 1), spans(quarter, 2), spans(quarter, 8)),
+            (vec![4], vec![2; 2], vec![1; 8])
+        );
+        assert_eq!(spans(Band::new(13, 3).unwrap(), 2), [1, 2]);
     }
 
     #[test]
@@ -184,6 +200,10 @@ mod tests {
             let (low, high) = (low.min(high), low.max(high));
             let spread = [low, high].map(|class| band.class_of(class, of));
             prop_assert!(band.first() <= spread[0] && spread[0] <= spread[1] && spread[1] <= band.last());
+            let spans = [low, high].map(|class| band.span_of(class, of));
+            prop_assert!(spread[1] + spans[1] - 1 <= band.last());
+            // A class's own packet classes precede those of the next class, unless both have only one.
+            prop_assert!(spread[0] == spread[1] || spread[0] + spans[0] <= spread[1]);
         }
 
         #[test]

@@ -28,6 +28,7 @@ pub mod congestion;
 mod descriptors;
 pub mod enrollment;
 mod error;
+mod importance;
 mod liveness;
 mod op;
 mod path;
@@ -47,6 +48,7 @@ mod worker;
 
 pub use config::{LANE_WORDS_MAX, LANE_WORDS_MIN, SLOTS_MAX, SlotShare, WorkerConfig};
 pub use error::{AbortReason, OpSpecError, SubmitError, WorkerConfigError};
+pub use importance::{IMPORTANCE_MAX, Importance};
 pub use liveness::{Liveness, LivenessMonitor};
 pub use netfold_wire::{Collective, DType};
 pub use op::{DATA_CHUNKS_MAX, Descriptor, ELEMENTS_MAX, OpId, OpSpec, Tolerance};

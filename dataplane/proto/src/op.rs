@@ -4,8 +4,8 @@ use core::fmt;
 
 use netfold_wire::{Collective, DType, LaneOp, Mode, ReduceOp};
 
-use crate::Sharing;
 use crate::error::OpSpecError;
+use crate::{Importance, Sharing};
 
 /// Most data chunks in one operation.
 pub const DATA_CHUNKS_MAX: u32 = 1 << 30;
@@ -218,8 +218,11 @@ pub struct OpSpec {
     pub data_chunks: u32,
     /// Whether data chunks carry a block exponent, agreed one look-ahead earlier (bfp16, bfp32).
     pub exponents: bool,
-    /// Importance class, 0 to 15.
+    /// The lowest class of its packets, 0 to 15.
     pub class: u8,
+    /// The packet classes from [`Self::class`] on over which its chunks are spread by the size of their blocks, none above 15. Of an operation
+    /// without exponents all chunks have the lowest.
+    pub importance: Importance,
     /// How the switch folds data lanes. Must follow from the descriptor, which all ranks compare.
     pub lane_op: LaneOp,
     /// Which ranks contribute to a data chunk, and which receive its lanes. Must follow from the descriptor, too. Where not all contribute,
@@ -234,6 +237,7 @@ impl OpSpec {
         data_chunks: 0,
         exponents: false,
         class: 0,
+        importance: Importance::NONE,
         lane_op: LaneOp::Sum,
         sharing: Sharing::All,
     };
@@ -285,8 +289,9 @@ impl OpSpec {
         if parts > Tolerance::PARTS {
             return Err(OpSpecError::Tolerance(parts));
         }
-        if self.class > 15 {
-            return Err(OpSpecError::Class(self.class));
+        let last = self.class.saturating_add(self.importance.span() - 1);
+        if last >= netfold_wire::CLASSES_MAX {
+            return Err(OpSpecError::Class(last));
         }
         Ok(())
     }

@@ -5,6 +5,9 @@
 //! results are acknowledgements. A chunk may also be unacknowledged because *another* rank's contribution was lost; then the
 //! retransmission is a duplicate that the switch drops, and its cost is that packet.
 //!
+//! Where the chunks of an operation have several classes, queues let higher ones overtake lower ones: only acknowledgements of the lowest
+//! class are evidence, since whatever was sent before them is of no lower one.
+//!
 //! Unlike RFC 8985 no short timer is started for chunks sent just before the newest acknowledged one: on hosts that
 //! share processors, a peer or a switch that does not run for some milliseconds would look like loss every time.
 //! Silence costs one packet instead: the oldest outstanding chunk is retransmitted as a probe (RFC 8985 section 7), and its
@@ -71,6 +74,9 @@ impl Recovery {
         // an earlier transmission, and is no evidence about the last.
         self.quiet_since = now;
         self.probes = 0;
+        if !slot.lowest {
+            return;
+        }
         let (took, low) = (now - slot.sent_at, rtt.low().unwrap_or_default());
         // The acknowledgement of a probe may only show that a straggler has contributed, unless it arrives after one round trip.
         let late = slot.loss == LossCause::Probed && took > low * 2 + REORDER_FLOOR;
@@ -201,6 +207,20 @@ mod tests {
         recovery.on_ack(at(301), slots.slot(1), &rtt);
         recovery.detect(at(421), &mut slots, &rtt);
         assert_eq!(slots.len(SlotState::Lost), 1);
+    }
+
+    #[test]
+    fn only_acks_of_the_lowest_class_are_evidence() {
+        let (mut slots, rtt) = flight(&[0, 200, 201]);
+        slots.slot_mut(1).lowest = false;
+        let mut recovery = Recovery::default();
+        recovery.on_ack(at(301), slots.slot(1), &rtt);
+        recovery.detect(at(900), &mut slots, &rtt);
+        assert_eq!(slots.len(SlotState::Lost), 0, "a higher class may have overtaken");
+        recovery.on_ack(at(901), slots.slot(2), &rtt);
+        slots.shift(2, SlotState::Idle);
+        recovery.detect(at(1100), &mut slots, &rtt);
+        assert_eq!((slots.len(SlotState::Lost), slots.slot(0).loss), (1, LossCause::Overtaken));
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub(crate) struct Slot {
     pub(crate) loss: LossCause,
     /// The position was sent as one that may be trimmed.
     pub(crate) droppable: bool,
+    /// The class of its packets, and whether it is the lowest of its operation. Meaningless before the position is first sent.
+    pub(crate) class: u8,
+    pub(crate) lowest: bool,
     /// This rank's progress in closing it.
     pub(crate) closing: ClosingState,
     state: SlotState,
@@ -128,6 +131,8 @@ impl Slots {
                 proposed: 0,
                 loss: LossCause::Timeout,
                 droppable: false,
+                class: 0,
+                lowest: true,
                 closing: ClosingState::default(),
                 state: SlotState::Idle,
                 prev: NIL,

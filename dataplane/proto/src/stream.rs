@@ -285,13 +285,21 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Descriptor, Sharing};
+    use crate::{Descriptor, Importance, Sharing};
     use netfold_wire::{Collective, LaneOp};
     use proptest::prelude::*;
 
     fn spec(data_chunks: u32, exponents: bool) -> OpSpec {
         let descriptor = Descriptor { collective: Collective::AllReduce, ..Descriptor::BARRIER };
-        OpSpec { descriptor, data_chunks, exponents, class: 0, lane_op: LaneOp::Sum, sharing: Sharing::All }
+        OpSpec {
+            descriptor,
+            data_chunks,
+            exponents,
+            class: 0,
+            importance: Importance::NONE,
+            lane_op: LaneOp::Sum,
+            sharing: Sharing::All,
+        }
     }
 
     #[test]

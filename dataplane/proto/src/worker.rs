@@ -17,6 +17,7 @@ pub use progress::OutstandingChunk;
 
 use crate::congestion::{CongestionControl, Gate, congestion_control};
 use crate::descriptors::Descriptors;
+use crate::importance::Magnitudes;
 use crate::prediction::History;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
@@ -168,6 +169,8 @@ pub struct Worker {
     marked: bool,
     descriptors: Descriptors,
     history: History,
+    /// The sizes of recent blocks, where importance classes depend on them.
+    magnitudes: Magnitudes,
     proof: Proof,
     /// When a result was last taken, or the first chunk sent after nothing was outstanding.
     progress_at: Instant,
@@ -214,6 +217,7 @@ impl Worker {
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
             history: History::default(),
+            magnitudes: Magnitudes::default(),
             proof: Proof::starting_at(position),
             progress_at: Instant::ZERO,
             received_at: None,
@@ -413,9 +417,9 @@ impl Worker {
         let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
         let op = self.stream.op(slot.op);
-        let class = op.spec.class;
         let guess = self.is_guess(&slot, &piece);
         let empty = piece.data.is_some_and(|chunk| op.is_unfit(chunk)) || !self.contributes(&slot, &piece);
+        let class = self.choose_class(index, &piece, exp);
         let (mut len, mut flags) = self.shape(&piece, exp);
         if guess && exp == NOT_FINITE {
             (len, flags) = (header::LEN, Flags::BARE);
@@ -473,6 +477,25 @@ impl Worker {
             exp_next: slot.proposed,
             owner: self.owner(slot, piece),
         }
+    }
+
+    /// The class of the slot's packets, chosen when its chunk is first sent: where the operation has several, by the size of its block.
+    fn choose_class(&mut self, index: u16, piece: &Piece, exp: u8) -> u8 {
+        let slot = *self.slots.slot(index);
+        if slot.sends > 0 {
+            return slot.class;
+        }
+        let OpSpec { class: first, importance, exponents, .. } = self.stream.op(slot.op).spec;
+        let above = match piece.data {
+            _ if importance.classes() == 1 || !exponents => 0,
+            Some(_) if exp != NOT_FINITE && slot.redo.is_none() => {
+                self.magnitudes.classify(importance, exp, slot.position)
+            }
+            _ => importance.highest(),
+        };
+        let slot = self.slots.slot_mut(index);
+        (slot.class, slot.lowest) = (first + above, above == 0);
+        slot.class
     }
 
     /// Whether the slot's chunk is sent as one that may be trimmed. What an operation tolerates is bounded here, by the rank

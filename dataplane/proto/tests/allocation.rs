@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use netfold_control::Admission;
 use netfold_proto::{
-    Codec, CodedChunk, Contributors, Descriptor, Handled, Instant, OpId, OpSpec, Tolerance, Worker,
-    WorkerConfig, WorkerEvent,
+    Codec, CodedChunk, Contributors, Descriptor, Handled, Importance, Instant, OpId, OpSpec, Tolerance,
+    Worker, WorkerConfig, WorkerEvent,
 };
 use netfold_testkit::allocation::{self, CountingAllocator};
 use netfold_wire::{Collective, DType, Flags, Kind, LaneOp, Mode, Packet, ReduceOp, Repr, header};
@@ -44,6 +44,7 @@ fn nothing_is_allocated_per_packet() {
         data_chunks: 10_000,
         exponents: true,
         class: 0,
+        importance: Importance::new(8, 16).expect("in range"),
         lane_op: LaneOp::Sum,
         sharing: Default::default(),
     };

@@ -324,6 +324,21 @@ pub unsafe extern "C" fn netfold_builder_set_classes(
     unsafe { edit(builder, |_, builder| Ok(builder.classes(classes))) }
 }
 
+/// Importance classes of chunks of floating-point numbers, 1 to 8: packets of larger numbers are of higher classes, so that queues that
+/// distinguish classes send them first, and may trim those of smaller numbers first. Sums are the same. The default is 1.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_importance(
+    builder: *mut netfold_builder,
+    classes: u8,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.importance(classes))) }
+}
+
 /// Address of the switch's control port, "HOST:PORT". Names are resolved now.
 ///
 /// # Safety

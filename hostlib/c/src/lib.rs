@@ -27,12 +27,12 @@ pub use builder::{
     netfold_builder_set_classes, netfold_builder_set_confidential, netfold_builder_set_controller,
     netfold_builder_set_controller_ca, netfold_builder_set_exchange, netfold_builder_set_fall_back,
     netfold_builder_set_group, netfold_builder_set_host, netfold_builder_set_idle_timeout,
-    netfold_builder_set_job, netfold_builder_set_join_timeout, netfold_builder_set_local_ip,
-    netfold_builder_set_mode, netfold_builder_set_rank, netfold_builder_set_rendezvous,
-    netfold_builder_set_rounding, netfold_builder_set_shared_memory, netfold_builder_set_slots,
-    netfold_builder_set_stall_timeout, netfold_builder_set_switch, netfold_builder_set_tenant,
-    netfold_builder_set_tolerance, netfold_builder_set_trees, netfold_builder_set_world_size, netfold_mode,
-    netfold_mode_from_name, netfold_rounding,
+    netfold_builder_set_importance, netfold_builder_set_job, netfold_builder_set_join_timeout,
+    netfold_builder_set_local_ip, netfold_builder_set_mode, netfold_builder_set_rank,
+    netfold_builder_set_rendezvous, netfold_builder_set_rounding, netfold_builder_set_shared_memory,
+    netfold_builder_set_slots, netfold_builder_set_stall_timeout, netfold_builder_set_switch,
+    netfold_builder_set_tenant, netfold_builder_set_tolerance, netfold_builder_set_trees,
+    netfold_builder_set_world_size, netfold_mode, netfold_mode_from_name, netfold_rounding,
 };
 pub use communicator::{
     netfold_collective, netfold_comm, netfold_comm_abort, netfold_comm_all_reduce,

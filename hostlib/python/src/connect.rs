@@ -35,6 +35,7 @@ pub(crate) struct Options {
     authenticated: bool,
     slots: Option<u32>,
     classes: Option<u8>,
+    importance: Option<u8>,
     exchange: Option<Py<PyAny>>,
     rendezvous: Option<String>,
     host: Option<String>,
@@ -56,7 +57,7 @@ impl Options {
         self.rescale.unwrap_or(true)
     }
 
-    /// A builder with the rank, the world size, authentication, the tolerance and the group key.
+    /// A builder with the rank, the world size, authentication, the tolerance, importance classes and the group key.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
         let builder = Communicator::builder().resizable(self.resizable).authenticated(self.authenticated);
         let mut builder = if self.join_running {
@@ -70,6 +71,9 @@ impl Options {
         if let Some(part) = self.tolerance {
             let tolerance = parse_tolerance(py, part, self.rescales(), self.without_stragglers)?;
             builder = builder.tolerance(tolerance);
+        }
+        if let Some(importance) = self.importance {
+            builder = builder.importance(importance);
         }
         if let Some(file) = &self.confidential {
             let key = GroupKey::from_file(file).map_err(|error| errors::from_library(py, &error.into()))?;
@@ -109,6 +113,7 @@ impl Options {
                 "authenticated" => options.authenticated = value.extract()?,
                 "confidential" => options.confidential = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
+                "importance" => options.importance = Some(value.extract()?),
                 "join_timeout" => options.join_timeout = Some(value.extract()?),
                 "stall_timeout" => options.stall_timeout = Some(value.extract()?),
                 "resend_after" => options.resend_after = Some(value.extract()?),

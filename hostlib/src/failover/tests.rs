@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, OpId, OpSpec, Parts, Sharing};
+use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, Importance, OpId, OpSpec, Parts, Sharing};
 use netfold_wire::{Collective, DType, LaneOp, Mode, ReduceOp};
 
 use super::*;
@@ -81,6 +81,7 @@ fn start(tensor: &mut Vec<f32>, residual: &mut Vec<f32>) -> Tensors {
         data_chunks: 3,
         exponents: true,
         class: 0,
+        importance: Importance::NONE,
         lane_op: LaneOp::Sum,
         sharing: Sharing::ToEach(parts),
     };

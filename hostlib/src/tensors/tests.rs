@@ -1,6 +1,6 @@
 //! What is packed, unpacked and left out, chunk by chunk.
 
-use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, OpId, OpSpec, Sharing};
+use netfold_proto::{Codec, CodedChunk, Contributors, Descriptor, Importance, OpId, OpSpec, Sharing};
 use netfold_wire::{Collective, DType, LaneOp, Mode};
 
 use super::Tensors;
@@ -62,6 +62,7 @@ impl Fed {
             data_chunks,
             exponents: true,
             class,
+            importance: Importance::NONE,
             lane_op: LaneOp::Sum,
             sharing: Sharing::All,
         };

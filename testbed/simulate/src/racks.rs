@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use netfold::quantize::Lanes;
 use netfold_control::{Admission, CongestionAlgorithm};
-use netfold_proto::{Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
-use netfold_switch::queue::{ClassConfig, Ecn, PortConfig, QueueConfig, QueueConfigError, Queues, Rate};
-use netfold_wire::{Flags, Kind, Packet, header};
+use netfold_proto::{Importance, Instant, Tolerance, Worker, WorkerConfig, WorkerEvent};
+use netfold_switch::queue::{
+    ClassConfig, Ecn, PortConfig, QueueConfig, QueueConfigError, Queues, QueuesCounters, Rate,
+};
+use netfold_wire::{CLASSES_MAX, Flags, Kind, Packet, header};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -53,6 +55,9 @@ pub struct RacksConfig {
     pub queue_bytes: u32,
     /// Bytes in a queue above which packets are trimmed that may be; `None`: never.
     pub trim_above: Option<u32>,
+    /// Importance classes of chunks, and queues of each uplink, each with [`Self::queue_bytes`] and [`Self::trim_above`]: those of higher classes
+    /// are served first, strictly.
+    pub importance: u8,
     /// Bytes in a queue above which packets are marked, as DCTCP has it; `None`: never.
     pub mark_above: Option<u32>,
     /// Time on a wire.
@@ -84,6 +89,7 @@ impl Default for RacksConfig {
             uplink_rate: 1_000_000_000,
             queue_bytes: 100_000,
             trim_above: None,
+            importance: 1,
             mark_above: None,
             wire: Duration::from_micros(5),
             others: 0.0,
@@ -199,6 +205,7 @@ impl Racks {
             world,
         };
         let admission = admission(&job, &config);
+        let importance = Importance::new(config.importance, CLASSES_MAX).unwrap_or(Importance::NONE);
         let rank = |rank: u16| {
             let mut own =
                 WorkerConfig::new(Admission { own_bit: 1 << rank, ..admission.clone() }, rank, world);
@@ -206,7 +213,7 @@ impl Racks {
             (own.rto_min, own.rto_initial) = (Duration::from_millis(1), Duration::from_millis(4));
             Rank {
                 worker: Worker::new(own).expect("a job that a worker can run"),
-                tensors: Tensors::new(Lanes::Bfp16, world),
+                tensors: Tensors::new(Lanes::Bfp16, world, importance),
                 free_at: Duration::ZERO,
                 deadline: None,
                 done: 0,
@@ -238,6 +245,11 @@ impl Racks {
     /// Ranks.
     pub fn world(&self) -> usize {
         self.ranks.len()
+    }
+
+    /// Counters of the queues of each uplink, up.
+    pub fn uplinks(&self) -> Vec<QueuesCounters> {
+        self.up.iter().map(Queues::counters).collect()
     }
 
     /// Sums tensors over all ranks, all submitted now and in this order: `step` has each rank's, and gets the sums. The clock then
@@ -319,6 +331,7 @@ impl Racks {
                 let mut packet = Packet::new_unchecked(&mut bytes[..]);
                 packet.set_kind_raw(Kind::Result as u8);
                 packet.set_job(OTHERS);
+                packet.set_class(CLASSES_MAX - 1);
                 for _ in 0..self.config.burst {
                     self.up[rack].enqueue(0, &bytes);
                 }
@@ -456,7 +469,7 @@ fn queue(config: &RacksConfig) -> Result<Queues, QueueConfigError> {
         ..ClassConfig::default()
     };
     let rate = Rate { bits_per_second: config.uplink_rate, burst_bytes: PACKET as u32 };
-    let port = PortConfig { rate: Some(rate), queues: vec![class], ..PortConfig::default() };
+    let port = PortConfig { rate: Some(rate), ..PortConfig::strict(config.importance, &class) };
     Queues::new(&QueueConfig { port, ..QueueConfig::default() }, PACKET)
 }
 
@@ -490,6 +503,53 @@ mod tests {
         // Four hosts share an uplink: no step is faster than that.
         let bits = f64::from(taken.chunks as u32) / 2.0 * PACKET as f64 * 8.0;
         assert!(taken.elapsed.as_secs_f64() > bits / 1e9, "{taken:?}");
+    }
+
+    /// Blocks of which each is larger or smaller than the others, by powers of two, on all ranks alike.
+    fn uneven_step(world: usize, blocks: usize, salt: u64) -> Step {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(salt);
+        let scales: Vec<f32> = (0..blocks).map(|_| 2f32.powi(-rng.random_range(0..24))).collect();
+        let mut tensor = || {
+            let values = scales.iter().flat_map(|scale| std::iter::repeat_n(*scale, 2 * LANE_WORDS as usize));
+            values.map(|scale| scale * rng.random_range(-1.0f32..1.0)).collect::<Vec<_>>()
+        };
+        Step::new((0..world).map(|_| vec![tensor()]).collect(), false)
+    }
+
+    #[test]
+    fn importance_changes_the_order_of_chunks_and_neither_sums_nor_what_is_deemed_lost() {
+        for seed in 0..6 {
+            let play = |importance| {
+                let config = RacksConfig {
+                    queue_bytes: 400_000,
+                    slots: 16,
+                    importance,
+                    seed,
+                    ..RacksConfig::default()
+                };
+                let mut racks = Racks::new(config).expect("valid queues");
+                let (mut sums, mut retransmitted) = (Vec::new(), 0);
+                for salt in 0..4 {
+                    let mut step = uneven_step(racks.world(), 300, 100 * seed + salt);
+                    retransmitted += racks.all_reduce(&mut step, Duration::ZERO).retransmitted;
+                    sums.push(step.into_parts().0);
+                }
+                let queues: Vec<_> = racks.uplinks().iter().flat_map(|up| up.queues.clone()).collect();
+                (sums, retransmitted, queues)
+            };
+            let (one, before, _) = play(1);
+            for importance in [2, 8] {
+                let (many, retransmitted, queues) = play(importance);
+                println!("{seed} {importance} {before} {retransmitted}");
+                assert_eq!(many, one, "seed {seed}: sums do not depend on classes");
+                assert_eq!(
+                    queues.len(),
+                    RACKS * usize::from(importance),
+                    "every class has chunks: {queues:?}"
+                );
+                assert!(queues.iter().all(|(.., queue)| queue.dropped == 0 && queue.held_bytes == 0));
+            }
+        }
     }
 
     #[test]

@@ -87,6 +87,9 @@ pub(crate) struct Worker {
     /// Slots to request, a power of two: the window in packets.
     #[arg(long, default_value_t = Builder::SLOTS_DEFAULT)]
     slots: u32,
+    /// Importance classes, 1 to 8: packets of larger numbers are of higher classes, for queues that distinguish them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(netfold::IMPORTANCE_MAX)))]
+    importance: u8,
     /// Seconds to wait for the other ranks, when joining and between operations.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
@@ -235,6 +238,7 @@ impl Worker {
             .resizable(self.is_resizable())
             .mode(self.mode)
             .slots(self.slots)
+            .importance(self.importance)
             .cores(self.cores.clone().unwrap_or_default())
             .io_by({
                 let choice = self.io.clone();

@@ -71,6 +71,7 @@ class Communicator:
         seed: Optional[int] = None,
         slots: Optional[int] = None,
         classes: Optional[int] = None,
+        importance: Optional[int] = None,
         tolerance: Optional[float] = None,
         rescale: bool = True,
         without_stragglers: bool = False,
@@ -128,6 +129,9 @@ class Communicator:
         higher ``priority``, below ``classes``, overtakes those before it, chunk by chunk. All ranks start the same operations in the
         same order all the same.
 
+        ``importance`` (1 to 8, default 1) are the importance classes of chunks of floats: packets of larger numbers are of higher classes, so
+        that queues that distinguish classes send them first, and may trim those of smaller numbers first. Sums are the same.
+
         A configured switch that is not used, because all ranks share a host or because the switch does not admit them, is a
         ``RuntimeWarning`` of rank 0 with the reason, unless ``warn_unused_switch=False``.
 
@@ -162,6 +166,7 @@ class Communicator:
             authenticated=authenticated,
             slots=slots,
             classes=classes,
+            importance=importance,
             exchange=exchange,
             rendezvous=rendezvous,
             host=host,

@@ -3,7 +3,8 @@
 use netfold::quantize::{Lanes, Quantizer};
 use netfold_control::Mode;
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, Sharing, Tolerance,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Importance, OpId, OpSpec, Sharing,
+    Tolerance,
 };
 use netfold_wire::{LaneOp, ReduceOp};
 
@@ -61,6 +62,7 @@ pub(super) struct Tensors {
     tensors: Vec<Vec<f32>>,
     residuals: Option<Vec<Vec<f32>>>,
     tolerance: Tolerance,
+    importance: Importance,
     /// Number of the step's first operation.
     first: u64,
     chunks: u64,
@@ -69,7 +71,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    pub(super) fn new(lanes: Lanes, world: u16) -> Self {
+    pub(super) fn new(lanes: Lanes, world: u16, importance: Importance) -> Self {
         let quantizer = Quantizer::new(lanes, world);
         Self {
             block: quantizer.block_elements(4 * LANE_WORDS as usize),
@@ -78,6 +80,7 @@ impl Tensors {
             tensors: Vec::new(),
             residuals: None,
             tolerance: Tolerance::NONE,
+            importance,
             first: 0,
             chunks: 0,
             exponents: [0; 256],
@@ -89,6 +92,7 @@ impl Tensors {
         self.tensors = std::mem::take(&mut step.inputs[rank]);
         self.residuals = step.residuals.as_mut().map(|all| std::mem::take(&mut all[rank]));
         (self.tolerance, self.chunks) = (tolerance, 0);
+        let importance = self.importance;
         let spec = |tensor: &Vec<f32>| OpSpec {
             descriptor: Descriptor {
                 collective: Collective::AllReduce,
@@ -101,6 +105,7 @@ impl Tensors {
             data_chunks: tensor.len().div_ceil(self.block) as u32,
             exponents: true,
             class: 0,
+            importance,
             lane_op: LaneOp::Sum,
             sharing: Sharing::All,
         };

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use netfold_control::Mode;
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, OpId, OpSpec, PREDICTED_CHUNKS_MAX,
-    Parts, Sharing, Tolerance,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, IMPORTANCE_MAX, Importance, OpId, OpSpec,
+    PREDICTED_CHUNKS_MAX, Parts, Sharing, Tolerance,
 };
-use netfold_wire::LaneOp;
+use netfold_wire::{CLASSES_MAX, LaneOp};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 
@@ -66,11 +66,14 @@ impl OpPlan {
         let (op, elements_sent) = (lane_op.reduction(), elements as u64);
         let descriptor =
             Descriptor { collective, dtype, mode, op, elements: elements_sent, ..Descriptor::BARRIER };
+        let class: u8 = rng.random_range(0..16);
+        let importance = Importance::new(class % IMPORTANCE_MAX + 1, CLASSES_MAX - class);
         let spec = OpSpec {
             descriptor,
             data_chunks,
             exponents,
-            class: rng.random_range(0..16),
+            class,
+            importance: importance.unwrap_or(Importance::NONE),
             lane_op,
             sharing: Sharing::All,
         };

@@ -11,8 +11,8 @@ use netfold_p4::allreduce::{self, job_entries, node_entries};
 use netfold_p4::interpret::{Interpreter, Send};
 use netfold_p4::profile::{Encapsulation, Profile};
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Instant, OpId, OpSpec, Worker,
-    WorkerConfig, WorkerEvent,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Importance, Instant, OpId, OpSpec,
+    Worker, WorkerConfig, WorkerEvent,
 };
 use netfold_wire::{LaneOp, WORLD_MAX, header};
 
@@ -150,6 +150,7 @@ fn workers(plan: &TreePlan) -> Vec<(Worker, Tensor)> {
         data_chunks: CHUNKS,
         exponents: false,
         class: 0,
+        importance: Importance::NONE,
         lane_op: LaneOp::Sum,
         sharing: netfold_proto::Sharing::All,
     };

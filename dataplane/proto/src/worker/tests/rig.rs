@@ -41,7 +41,15 @@ pub(super) fn spec(data_chunks: u32, mode: Mode, dtype: DType, lane_op: LaneOp) 
         collective: Collective::AllReduce,
         ..Descriptor::BARRIER
     };
-    OpSpec { descriptor, data_chunks, exponents: mode != Mode::I32, class: 0, lane_op, sharing: Sharing::All }
+    OpSpec {
+        descriptor,
+        data_chunks,
+        exponents: mode != Mode::I32,
+        class: 0,
+        importance: Importance::NONE,
+        lane_op,
+        sharing: Sharing::All,
+    }
 }
 
 /// Tensors by formula: what rank `r` contributes to every lane of every chunk is known to all, so each codec checks every
