@@ -17,6 +17,8 @@ pub(crate) struct Rtt {
     initial: Duration,
     base: Duration,
     backoff: u32,
+    /// How many classes chunks have.
+    classes: u32,
     backed_off_at: Instant,
     /// When the variation last fell.
     fell_at: Instant,
@@ -33,6 +35,7 @@ impl Rtt {
             initial,
             base: initial,
             backoff: 0,
+            classes: 1,
             backed_off_at: Instant::ZERO,
             fell_at: Instant::ZERO,
         }
@@ -68,6 +71,21 @@ impl Rtt {
         }
         self.base = self.smoothed.unwrap_or(rtt) + self.variation * 4;
         self.backoff = 0;
+    }
+
+    /// Chunks have so many classes, or more. Where queues serve higher ones first, a chunk of the lowest waits until the other slots have chunks of
+    /// it, too: each after as many round trips as there are classes, on average. So the shortest time-out is so many times as long.
+    pub(crate) fn expect_classes(&mut self, classes: u8) {
+        self.classes = self.classes.max(classes.into());
+    }
+
+    /// Takes a measurement from a chunk of a higher class than the lowest, which is sent once. Queues may hold lower classes back while they
+    /// send higher ones, and the time-out is for all: it follows the lowest, and until that has a measurement, any.
+    pub(crate) fn sample_of_higher_class(&mut self, now: Instant, sent_at: Instant) {
+        match self.smoothed {
+            None => self.sample(now, sent_at),
+            Some(_) => self.lower(now - sent_at),
+        }
     }
 
     /// Takes the time since the *last* transmission of a chunk that was sent several times. Whether it is a round trip
@@ -126,7 +144,7 @@ impl Rtt {
 
     /// The retransmission time-out as the round trips alone suggest.
     pub(crate) fn rto_without_backoff(&self) -> Duration {
-        self.base.clamp(self.min, self.max)
+        self.base.max(self.min * self.classes).min(self.max)
     }
 
     /// The shortest retransmission time-out.

@@ -260,6 +260,9 @@ impl Worker {
             return Err(SubmitError::QueueFull { ops_max: self.config.ops_max });
         }
         let start = self.stream.end();
+        if spec.exponents {
+            self.rtt.expect_classes(spec.importance.classes());
+        }
         let id = self.stream.submit(spec, self.predicts(&spec));
         self.expect_closings(&spec, id.0);
         // An idle slot is less than a window behind the old end of the stream.
@@ -417,6 +420,7 @@ impl Worker {
         let (piece, exp) = self.piece(&slot);
         let id = OpId(slot.op);
         let op = self.stream.op(slot.op);
+        let importance = op.spec.importance;
         let guess = self.is_guess(&slot, &piece);
         let empty = piece.data.is_some_and(|chunk| op.is_unfit(chunk)) || !self.contributes(&slot, &piece);
         let class = self.choose_class(index, &piece, exp);
@@ -427,6 +431,9 @@ impl Worker {
             (len, flags) = (header::LEN, Flags::TRIMMED.with(Flags::BARE));
         } else if self.put_at_risk(index, &piece, exp, codec) {
             flags = flags.with(Flags::DROPPABLE);
+            // If it is trimmed, its header overtakes what is in any queue.
+            let slot = self.slots.slot_mut(index);
+            slot.lowest &= importance.classes() == 1;
         }
         let mut packet = Packet::new_unchecked(&mut buffer[..len]);
         let lanes = packet.payload_mut();

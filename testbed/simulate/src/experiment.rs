@@ -9,6 +9,7 @@
 
 mod bounded;
 mod ecmp;
+mod importance;
 mod incast;
 mod interleave;
 mod loss;
@@ -95,6 +96,14 @@ pub const ALL: &[Experiment] = &[
         run: straggler::run,
         long: true,
         row: Some(straggler::row),
+    },
+    Experiment {
+        name: "importance",
+        about: "what do importance classes do to the error of sums that lack contributions?",
+        seed: 1,
+        run: importance::run,
+        long: true,
+        row: Some(importance::row),
     },
     Experiment {
         name: "bounded",

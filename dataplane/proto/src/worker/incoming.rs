@@ -283,10 +283,11 @@ impl Worker {
         self.stats.congested += u64::from(self.marked || repr.flags.contains(Flags::CONGESTION));
         let slot = self.slots.slot(index);
         self.stats.results_together += u64::from(slot.together);
-        if slot.sends == 1 {
-            self.rtt.sample(now, slot.sent_at);
-        } else {
-            self.rtt.on_ack_of_retransmission(now, slot.sent_at);
+        match (slot.lowest, slot.sends) {
+            (true, 1) => self.rtt.sample(now, slot.sent_at),
+            (true, _) => self.rtt.on_ack_of_retransmission(now, slot.sent_at),
+            (false, 1) => self.rtt.sample_of_higher_class(now, slot.sent_at),
+            (false, _) => {}
         }
         self.recovery.on_ack(now, slot, &self.rtt);
         self.note_rtt();
