@@ -26,7 +26,7 @@ use crate::streams::Streams;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
 use netfold_control::RankEventKind;
-use netfold_io::{Capabilities, PacketIo, PortId, RxBatch, Transmit};
+use netfold_io::{Capabilities, PacketIo, Paused, PortId, RxBatch, Transmit};
 use netfold_proto::{Instant, Liveness, LivenessMonitor};
 
 pub(crate) use driving::SharedEngine;
@@ -102,6 +102,8 @@ pub(crate) struct Engine {
     busy_poll: Duration,
     /// Since when it has polled in vain.
     polling_since: Option<Instant>,
+    /// What neighbours ask not to be sent, as of the last turn.
+    pause: Paused,
     /// Where it gives its slots back after an idle time.
     idle: Option<IdleTimer>,
     /// It has no attachment yet, and requests one for its first operation.
@@ -256,6 +258,7 @@ impl Engine {
             earlier: Stats::default(),
             failure: None,
             busy_poll,
+            pause: Paused::default(),
             polling_since: None,
             idle,
             begins_idle,
@@ -506,6 +509,8 @@ impl Engine {
     /// only when each of them has sent its packet for that slot singly.
     fn transmit(&mut self, now: Instant) -> Result<bool, Error> {
         let mut sent = false;
+        self.pause = self.io.paused();
+        self.streams.set_paused(self.pause);
         if let Some(spare) = self.tx.spare()
             && let Some((len, path)) = self.streams.poll_path_probe(now, spare)
         {
@@ -565,6 +570,8 @@ impl Engine {
         let now = self.clock.now();
         let timeout = self.streams.next_deadline().map_or(IDLE_WAIT, |deadline| deadline - now);
         let timeout = if self.unposted { timeout.min(self.post_at - now) } else { timeout };
+        let paused = self.pause.priorities != 0 && self.streams.len() > 0;
+        let timeout = if paused { timeout.min(self.pause.left) } else { timeout };
         // While the transport pushes back no probe is sent.
         let probe = self.streams.next_path_probe_at().filter(|_| self.tx.packets.is_empty());
         let timeout = probe.map_or(timeout, |at| timeout.min(at - now));

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use netfold_control::{Band, MemberCounters, PathReport};
+use netfold_io::Paused;
 use netfold_proto::paths::Paths;
 use netfold_proto::{
     Handled, Importance, Instant, OpId, OpSpec, OutstandingChunk, SlotShare, SubmitError, Worker,
@@ -33,6 +34,8 @@ pub(crate) struct Streams {
     band: Band,
     /// Importance classes of each class.
     importance: u8,
+    /// What neighbours ask not to be sent.
+    paused: Paused,
     /// The job is confidential, and the ranks have not agreed on this attachment's key: nothing may be sent.
     awaits_key: bool,
     /// Where packets are sent from several UDP ports.
@@ -98,7 +101,16 @@ impl Streams {
             })
         });
         let paths = paths.transpose()?;
-        Ok(Self { all, slots_per_class, next: 0, band, importance, awaits_key: confidential, paths })
+        Ok(Self {
+            all,
+            slots_per_class,
+            next: 0,
+            band,
+            importance,
+            paused: Paused::default(),
+            awaits_key: confidential,
+            paths,
+        })
     }
 
     /// From how many UDP ports packets are sent.
@@ -322,12 +334,22 @@ impl Streams {
         if class < self.all.len() { class } else { 0 }
     }
 
+    /// Holds packets of these priorities back from now on, and with each what its class of operations sends behind it.
+    pub(crate) fn set_paused(&mut self, paused: Paused) {
+        self.paused = paused;
+    }
+
     /// Writes the next datagram to send, of the highest class that has any; its length, and its path.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(usize, u8)> {
-        let highest_first = self.all.iter_mut().rev();
-        let mut polled =
-            highest_first.filter_map(|stream| stream.worker.poll_transmit(now, buffer, &mut stream.tensors));
+        let paused = self.paused;
+        let held = |stream: &mut Stream| {
+            paused.priorities != 0 && stream.worker.next_class().is_some_and(|class| paused.holds(class))
+        };
+        let mut polled = self.all.iter_mut().rev().filter_map(|stream| match held(stream) {
+            true => None,
+            false => stream.worker.poll_transmit(now, buffer, &mut stream.tensors),
+        });
         let len = polled.next()?;
         let path = self.paths.as_mut().map_or(0, |paths| {
             let slot = Packet::new_checked(&buffer[..len]).map_or(0, |packet| packet.slot());

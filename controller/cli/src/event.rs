@@ -199,6 +199,9 @@ pub(crate) struct QueueCounts {
     pub(crate) trimmed: u64,
     pub(crate) dropped: u64,
     pub(crate) flushed: u64,
+    /// How often senders of its classes were asked to pause.
+    #[serde(default)]
+    pub(crate) pauses: u64,
     pub(crate) held_bytes: u64,
     pub(crate) held_bytes_max: u64,
 }

@@ -319,7 +319,7 @@ fn any_of(queues: &[Queue]) -> Result<Option<OwnedFd>, IoError> {
 impl Link for Dpdk {
     fn properties(&self) -> LinkProperties {
         let (mac, frame_len_max) = (self.port.mac(), self.frame_len_max);
-        LinkProperties { name: "dpdk", mac, frame_len_max, burst_max: 2 * BURST }
+        LinkProperties { name: "dpdk", mac, frame_len_max, bits_per_second: None, burst_max: 2 * BURST }
     }
 
     fn hear_port(&mut self, port: u16) -> Result<(), IoError> {

@@ -35,6 +35,23 @@ impl Capabilities {
     }
 }
 
+/// What is paused by peers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// Bit `p` for each priority `p` of which nothing is to be sent.
+    pub priorities: u8,
+    /// After this time to look again, where anything is paused: the first pause ends unless it is renewed.
+    pub left: Duration,
+}
+
+impl Paused {
+    /// Whether packets of a class are to be held back.
+    #[must_use]
+    pub const fn holds(self, class: u8) -> bool {
+        self.priorities >> netfold_wire::priority_of(class) & 1 == 1
+    }
+}
+
 /// One queue of packet I/O: bursts in, bursts out, and a way to sleep between them.
 ///
 /// Object-safe; dynamic dispatch is paid once a burst. All calls but `wait` return at once.
@@ -143,6 +160,23 @@ pub trait PacketIo: Send {
     fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
         let _ = dscp;
         Err(IoError::Unsupported("DSCP"))
+    }
+
+    /// Asks all peers to send nothing of some priorities ([`priority_of`](netfold_wire::priority_of) their class), bit `p` for priority `p`, and
+    /// to resume the others. How long the request holds unless it is made again: zero when it could not be sent now.
+    ///
+    /// # Errors
+    ///
+    /// [`IoError::Unsupported`] where peers cannot be asked; [`IoError::Os`] when the backend is broken for good.
+    fn pause(&mut self, priorities: u8) -> Result<Duration, IoError> {
+        let _ = priorities;
+        Err(IoError::Unsupported("pausing by priority; links of Ethernet frames and rings in memory do it"))
+    }
+
+    /// The priorities of which peers ask to be sent nothing, as received so far. The backend sends what it is given all the same: its
+    /// caller obeys.
+    fn paused(&mut self) -> Paused {
+        Paused::default()
     }
 
     /// Sets whether datagrams may be sent as GSO packets, which the kernel or a device segments. Initially allowed. Not every receiver gets them

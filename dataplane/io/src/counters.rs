@@ -50,6 +50,8 @@ pub struct IoCounters {
     pub capture_failed: u64,
     /// Packets that fault injection dropped (lost, or corrupted in a way that the checksum shows).
     pub fault_dropped: u64,
+    /// MAC control frames received that are no valid requests to pause priorities, and had no effect.
+    pub pause_ignored: u64,
     /// Datagrams dropped because they had no tag, or not the right one, on a port that has keys ([`Authenticated`](crate::Authenticated)).
     pub unauthenticated: u64,
 }
@@ -80,6 +82,7 @@ impl IoCounters {
             gro_runs,
             capture_failed,
             fault_dropped,
+            pause_ignored,
             unauthenticated,
         } = self;
         *rx_packets += other.rx_packets;
@@ -103,6 +106,7 @@ impl IoCounters {
         *gro_runs += other.gro_runs;
         *capture_failed += other.capture_failed;
         *fault_dropped += other.fault_dropped;
+        *pause_ignored += other.pause_ignored;
         *unauthenticated += other.unauthenticated;
     }
 }

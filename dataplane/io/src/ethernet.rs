@@ -20,6 +20,11 @@
 //!
 //! Which of the two it is is found out when it is opened: an address that an interface has is the kernel's.
 //!
+//! # Flow control
+//!
+//! [`pause`](PacketIo::pause) sends frames of flow control per priority (IEEE Std 802.1Qbb), and [`paused`](PacketIo::paused) says what
+//! such frames have asked for. Links by XDP send them and receive none: the kernel takes them.
+//!
 //! # Neighbours
 //!
 //! Peers are found by ARP, from [`bind_port`](PacketIo::bind_port) or [`connect`](Ethernet::connect) on: asked again after 10 ms, and then
@@ -30,6 +35,7 @@
 mod checksum;
 mod headers;
 mod neighbours;
+mod pause;
 mod peers;
 mod responder;
 mod role;
@@ -45,13 +51,14 @@ use netfold_wire::{Dscp, UDP_PORT};
 
 use self::headers::{Frame, Template, classify};
 use self::neighbours::{Neighbours, Own, Reach};
+use self::pause::Pauses;
 use self::peers::{Peer, Peers};
 use self::responder::Responder;
 pub(crate) use self::role::Claim;
 use self::role::Role;
 use crate::batch::Part;
 use crate::link::{Link, LinkProperties};
-use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
+use crate::{Capabilities, IoCounters, IoError, PacketIo, Paused, PortId, RxBatch, Transmit, check_transmit};
 
 /// Frames that are taken in while a datagram is held back.
 const HELD_MAX: usize = 64;
@@ -121,6 +128,11 @@ struct Upper {
     /// `None` where the kernel replies, or another backend at this address.
     answers: Option<Responder>,
     counters: IoCounters,
+    /// What neighbours ask for.
+    pauses: Pauses,
+    /// Priorities that were paused by the last request to neighbours.
+    pausing: u8,
+    bits_per_second: Option<u64>,
     datagram_len_max: usize,
     ecn_capable: bool,
     dscp: Dscp,
@@ -186,6 +198,9 @@ impl<L: Link> Ethernet<L> {
             neighbours: Neighbours::default(),
             answers,
             counters: IoCounters::default(),
+            pauses: Pauses::default(),
+            pausing: 0,
+            bits_per_second: properties.bits_per_second,
             datagram_len_max: config.datagram_len_max.clamp(1, longest),
             ecn_capable: false,
             dscp: Dscp::NONE,
@@ -297,6 +312,11 @@ impl Upper {
                 if let Some(answers) = &mut self.answers {
                     answered |= answers.read(frame, link, now);
                 }
+                None
+            }
+            Frame::MacControl => {
+                let read = self.pauses.read(frame, self.bits_per_second, Instant::now());
+                self.counters.pause_ignored += u64::from(!read);
                 None
             }
             Frame::Foreign => None,
@@ -467,6 +487,21 @@ impl<L: Link> PacketIo for Ethernet<L> {
         Ok(())
     }
 
+    /// Sends a frame of flow control per priority, which reaches the next station on the link: the peer, or a bridge that obeys or ignores it.
+    fn pause(&mut self, priorities: u8) -> Result<Duration, IoError> {
+        let resumed = self.upper.pausing & !priorities;
+        let Some(frame) = lend(&mut self.link, pause::FRAME_LEN)? else { return Ok(Duration::ZERO) };
+        pause::write(frame, self.properties.mac, priorities, resumed);
+        self.link.push();
+        self.link.flush()?;
+        self.upper.pausing = priorities;
+        Ok(pause::longest(self.properties.bits_per_second))
+    }
+
+    fn paused(&mut self) -> Paused {
+        self.upper.pauses.paused(Instant::now)
+    }
+
     fn peer(&self, port: PortId) -> Option<SocketAddr> {
         self.upper.role.peers().get(port).map(|peer| SocketAddr::V4(peer.address))
     }
@@ -486,6 +521,7 @@ impl<L: Link> PacketIo for Ethernet<L> {
             unbound_port: own.unbound_port,
             malformed: own.malformed,
             unresolved: own.unresolved,
+            pause_ignored: own.pause_ignored,
             backpressure: own.backpressure,
             truncated: own.truncated + link.truncated,
             ..link

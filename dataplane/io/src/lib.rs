@@ -70,7 +70,7 @@ mod vacant;
 mod waker;
 
 pub use authenticated::Authenticated;
-pub use backend::{Capabilities, PacketIo};
+pub use backend::{Capabilities, PacketIo, Paused};
 pub use batch::{PortId, Received, RxBatch, Transmit, check_transmit};
 pub use cores::{CoreError, Cores};
 pub use counters::IoCounters;

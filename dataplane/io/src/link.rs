@@ -56,6 +56,8 @@ pub struct LinkProperties {
     pub mac: [u8; 6],
     /// Longest frame in bytes, from the destination address to the end of the payload: the MTU and 14.
     pub frame_len_max: usize,
+    /// The rate in bits a second, where it is known.
+    pub bits_per_second: Option<u64>,
     /// Frames a call of [`Link::receive`] beyond which a larger burst gains nothing.
     pub burst_max: usize,
 }

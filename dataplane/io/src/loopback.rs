@@ -6,14 +6,17 @@
 //! side; a side that does not sleep costs the other nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use std::task::Waker;
 use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::waker::ThreadWaker;
-use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
+use crate::{Capabilities, IoCounters, IoError, PacketIo, Paused, PortId, RxBatch, Transmit, check_transmit};
+
+/// How long a paused sender sleeps before it looks again, if nothing wakes it.
+const PAUSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Bytes of the length in front of each datagram in a ring.
 const PREFIX: usize = size_of::<u32>();
@@ -38,7 +41,7 @@ pub fn star(ports: usize, ring_len: usize, datagram_len_max: usize) -> (Loopback
     let edges: Vec<_> = (1..=ports).map(|spoke| (0, spoke)).collect();
     let mut nodes = mesh(ports + 1, &edges, ring_len, datagram_len_max).into_iter();
     let hub =
-        nodes.next().unwrap_or_else(|| Loopback::new(vec![], Arc::default(), ring_len, datagram_len_max));
+        nodes.next().unwrap_or_else(|| Loopback::new(vec![], Default::default(), ring_len, datagram_len_max));
     (hub, nodes.collect())
 }
 
@@ -56,16 +59,18 @@ pub fn mesh(
     datagram_len_max: usize,
 ) -> Vec<Loopback> {
     let wakers: Vec<Arc<ThreadWaker>> = (0..nodes).map(|_| Arc::default()).collect();
+    let pausing: Vec<Arc<AtomicU8>> = (0..nodes).map(|_| Arc::default()).collect();
     let mut links: Vec<Vec<Link>> = (0..nodes).map(|_| Vec::new()).collect();
     for &(a, b) in edges {
         let (up_tx, up_rx) = ring(ring_len, datagram_len_max);
         let (down_tx, down_rx) = ring(ring_len, datagram_len_max);
-        links[a].push(Link::new(down_tx, up_rx, Arc::clone(&wakers[b])));
-        links[b].push(Link::new(up_tx, down_rx, Arc::clone(&wakers[a])));
+        let peer = |node: usize| (Arc::clone(&wakers[node]), Arc::clone(&pausing[node]));
+        links[a].push(Link::new(down_tx, up_rx, peer(b)));
+        links[b].push(Link::new(up_tx, down_rx, peer(a)));
         assert!(links[a].len().max(links[b].len()) <= 1 << 16, "a port number has 16 bits");
     }
-    let node = |(links, waker)| Loopback::new(links, waker, ring_len, datagram_len_max);
-    links.into_iter().zip(wakers).map(node).collect()
+    let node = |(links, own)| Loopback::new(links, own, ring_len, datagram_len_max);
+    links.into_iter().zip(wakers.into_iter().zip(pausing)).map(node).collect()
 }
 
 /// One end of a [`star`], the hub or a spoke, or one node of a [`mesh`].
@@ -73,6 +78,8 @@ pub fn mesh(
 pub struct Loopback {
     links: Vec<Link>,
     waker: Arc<ThreadWaker>,
+    /// Priorities of which peers are to send nothing.
+    pausing: Arc<AtomicU8>,
     /// The link that the next `receive` serves first, so that a busy peer cannot starve the others.
     first: usize,
     datagram_len_max: usize,
@@ -86,6 +93,8 @@ struct Link {
     outgoing: Outgoing,
     incoming: Incoming,
     peer_waker: Arc<ThreadWaker>,
+    /// Priorities of which the peer is to be sent nothing.
+    paused: Arc<AtomicU8>,
     /// The peer's end was dropped, and this side knows.
     gone: bool,
     /// Something was sent in this call.
@@ -153,8 +162,12 @@ impl Incoming {
 }
 
 impl Link {
-    fn new(outgoing: Outgoing, incoming: Incoming, peer_waker: Arc<ThreadWaker>) -> Self {
-        Self { outgoing, incoming, peer_waker, gone: false, touched: false }
+    fn new(
+        outgoing: Outgoing,
+        incoming: Incoming,
+        (peer_waker, paused): (Arc<ThreadWaker>, Arc<AtomicU8>),
+    ) -> Self {
+        Self { outgoing, incoming, peer_waker, paused, gone: false, touched: false }
     }
 
     /// Moves datagrams into the batch until the ring is empty or the batch is full.
@@ -209,9 +222,15 @@ impl Link {
 }
 
 impl Loopback {
-    fn new(links: Vec<Link>, waker: Arc<ThreadWaker>, ring_len: usize, datagram_len_max: usize) -> Self {
+    fn new(
+        links: Vec<Link>,
+        (waker, pausing): (Arc<ThreadWaker>, Arc<AtomicU8>),
+        ring_len: usize,
+        datagram_len_max: usize,
+    ) -> Self {
         let burst_max = (ring_len.max(2) * links.len().max(1)).min(1024);
-        Self { links, waker, first: 0, datagram_len_max, burst_max, counters: IoCounters::default() }
+        let counters = IoCounters::default();
+        Self { links, waker, pausing, first: 0, datagram_len_max, burst_max, counters }
     }
 
     fn all_gone(&self) -> bool {
@@ -292,6 +311,21 @@ impl PacketIo for Loopback {
             }
         }
         Ok(woken)
+    }
+
+    /// Holds until it is changed. Peers that sleep see it when they next look.
+    fn pause(&mut self, priorities: u8) -> Result<Duration, IoError> {
+        let before = self.pausing.swap(priorities, Ordering::Relaxed);
+        if before & !priorities != 0 {
+            self.links.iter().for_each(|link| link.peer_waker.notify());
+        }
+        Ok(Duration::MAX)
+    }
+
+    fn paused(&mut self) -> Paused {
+        let priorities = self.links.iter().fold(0, |all, link| all | link.paused.load(Ordering::Relaxed));
+        let left = if priorities == 0 { Duration::ZERO } else { PAUSE_POLL_INTERVAL };
+        Paused { priorities, left }
     }
 
     fn waker(&self) -> Waker {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use netfold_wire::Dscp;
 
-use crate::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
+use crate::{Capabilities, IoCounters, IoError, PacketIo, Paused, PortId, RxBatch, Transmit};
 
 /// Packet I/O that wraps packet I/O: an implementation names the wrapped one and overrides the methods that it changes; the others
 /// forward. Every `Middleware` is [`PacketIo`], which documents the methods.
@@ -99,6 +99,14 @@ pub trait Middleware: Send {
         self.inner_mut().set_dscp(dscp)
     }
 
+    fn pause(&mut self, priorities: u8) -> Result<Duration, IoError> {
+        self.inner_mut().pause(priorities)
+    }
+
+    fn paused(&mut self) -> Paused {
+        self.inner_mut().paused()
+    }
+
     fn set_segmentation(&mut self, allowed: bool) {
         self.inner_mut().set_segmentation(allowed);
     }
@@ -168,6 +176,14 @@ impl<M: Middleware> PacketIo for M {
 
     fn set_dscp(&mut self, dscp: &Dscp) -> Result<(), IoError> {
         Middleware::set_dscp(self, dscp)
+    }
+
+    fn pause(&mut self, priorities: u8) -> Result<Duration, IoError> {
+        Middleware::pause(self, priorities)
+    }
+
+    fn paused(&mut self) -> Paused {
+        Middleware::paused(self)
     }
 
     fn set_segmentation(&mut self, allowed: bool) {

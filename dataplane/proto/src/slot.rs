@@ -76,8 +76,9 @@ pub(crate) struct Slot {
     pub(crate) loss: LossCause,
     /// The position was sent as one that may be trimmed.
     pub(crate) droppable: bool,
-    /// The class of its packets, and whether it is the lowest of its operation. Meaningless before the position is first sent.
-    pub(crate) class: u8,
+    /// The class of its packets, once it is chosen.
+    pub(crate) class: Option<u8>,
+    /// That is the lowest of its operation.
     pub(crate) lowest: bool,
     /// This rank's progress in closing it.
     pub(crate) closing: ClosingState,
@@ -131,7 +132,7 @@ impl Slots {
                 proposed: 0,
                 loss: LossCause::Timeout,
                 droppable: false,
-                class: 0,
+                class: None,
                 lowest: true,
                 closing: ClosingState::default(),
                 state: SlotState::Idle,
@@ -163,6 +164,7 @@ impl Slots {
         let slot = self.slot_mut(index);
         slot.ahead = slot.ahead.wrapping_add(window);
         (slot.redo, slot.sends, slot.loss) = (Some(exp_next), 0, LossCause::Repeated);
+        slot.class = None;
         self.shift(index, SlotState::Lost);
     }
 

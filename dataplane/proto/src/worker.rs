@@ -291,20 +291,25 @@ impl Worker {
         codec: &mut impl Codec,
     ) -> Option<usize> {
         assert!(buffer.len() >= self.config.datagram_len_max(), "the buffer holds any datagram of the job");
-        if self.aborted.is_some() {
-            return None;
-        }
-        let index = match self.slots.front(SlotState::Lost) {
-            Some(lost) => lost,
-            None => match &mut self.gate {
-                None => self.slots.front(SlotState::Ready)?,
-                Some(gate) => gate.next(&self.slots, self.proof.end(self.slots.count()))?,
-            },
-        };
+        let index = self.next_to_send()?;
         let closes = self.closes_next(self.slots.slot(index));
         let len = if closes { self.emit_close(index, buffer) } else { self.emit(index, buffer, codec) };
         self.note_sent(now, index, len, closes);
         Some(len)
+    }
+
+    /// The slot that sends next.
+    fn next_to_send(&mut self) -> Option<u16> {
+        if self.aborted.is_some() {
+            return None;
+        }
+        if let Some(lost) = self.slots.front(SlotState::Lost) {
+            return Some(lost);
+        }
+        match &mut self.gate {
+            None => self.slots.front(SlotState::Ready),
+            Some(gate) => gate.next(&self.slots, self.proof.end(self.slots.count())),
+        }
     }
 
     /// Schedules chunks whose timers have expired for retransmission, or aborts a stalled job. Harmless when called early.
@@ -402,6 +407,7 @@ impl Worker {
     fn enter(&mut self, index: u16, op: Option<u64>) {
         let slot = self.slots.slot_mut(index);
         (slot.sends, slot.redo, slot.droppable, slot.early) = (0, None, false, false);
+        slot.class = None;
         slot.closing = ClosingState::default();
         let state = match op {
             None => SlotState::Idle,
@@ -486,11 +492,11 @@ impl Worker {
         }
     }
 
-    /// The class of the slot's packets, chosen when its chunk is first sent: where the operation has several, by the size of its block.
+    /// The class of the slot's packets, chosen before its chunk is first sent: where the operation has several, by the size of its block.
     fn choose_class(&mut self, index: u16, piece: &Piece, exp: u8) -> u8 {
         let slot = *self.slots.slot(index);
-        if slot.sends > 0 {
-            return slot.class;
+        if let Some(chosen) = slot.class {
+            return chosen;
         }
         let OpSpec { class: first, importance, exponents, .. } = self.stream.op(slot.op).spec;
         let above = match piece.data {
@@ -501,8 +507,21 @@ impl Worker {
             _ => importance.highest(),
         };
         let slot = self.slots.slot_mut(index);
-        (slot.class, slot.lowest) = (first + above, above == 0);
-        slot.class
+        (slot.class, slot.lowest) = (Some(first + above), above == 0);
+        first + above
+    }
+
+    /// The class of the packet that [`Self::poll_transmit`] would write; `None` when there is none.
+    pub fn next_class(&mut self) -> Option<u8> {
+        let index = self.next_to_send()?;
+        let slot = *self.slots.slot(index);
+        let op = self.stream.op(slot.op);
+        if op.prediction.as_ref().is_some_and(|prediction| !prediction.is_made()) {
+            // Not known before the operation's first packet, its descriptor.
+            return Some(op.spec.class + op.spec.importance.highest());
+        }
+        let (piece, exp) = self.piece(&slot);
+        Some(self.choose_class(index, &piece, exp))
     }
 
     /// Whether the slot's chunk is sent as one that may be trimmed. What an operation tolerates is bounded here, by the rank

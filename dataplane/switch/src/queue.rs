@@ -7,7 +7,8 @@
 //!    queue, so that the receiver is notified of the loss at once (UEC 1.0, section 3.6; NDP, SIGCOMM 2017).
 //! 2. *Tail drop.* A packet that does not fit its queue, or the memory of all queues, is dropped.
 //! 3. *Marking* by the bytes in the queue ([`Ecn`]).
-//! 4. *Scheduling.* Control, then strict priorities, then weighted round robin, at the port's [`Rate`].
+//! 4. *Pausing.* A queue that holds more than its threshold has the senders of its classes pause ([`Queues::paused_priorities`]).
+//! 5. *Scheduling.* Control, then strict priorities, then weighted round robin, at the port's [`Rate`].
 //!
 //! No I/O and no clock: packets are copied in, and departures are positions in one memory, which [`Queues::new`] allocates
 //! once. The switch's loop drives the queues, or a simulation with its own clock.
@@ -44,6 +45,7 @@ pub use config::{
 };
 pub use counters::{QueueCounters, QueueName, QueuesCounters};
 
+use netfold_wire::PRIORITIES;
 use packet::TrafficClass;
 use pool::Pool;
 use port::{CONTROL, LISTS, Port, PortSchedule};
@@ -99,6 +101,8 @@ pub struct Queues {
     first: usize,
     held_bytes: usize,
     paused: bool,
+    /// Of each priority, the queues that have its senders pause.
+    pausing: [u16; PRIORITIES as usize],
     random: u64,
     /// Packets for invalid ports, or longer than a cell.
     refused: u64,
@@ -159,6 +163,7 @@ impl Queues {
             first: 0,
             held_bytes: 0,
             paused: false,
+            pausing: [0; PRIORITIES as usize],
             random: config.seed,
             refused: 0,
             pauses: 0,
@@ -220,6 +225,7 @@ impl Queues {
             self.ready.set(number, true);
         }
         self.update_pause();
+        self.update_class_pause(number, queue);
     }
 
     fn update_pause(&mut self) {
@@ -230,6 +236,32 @@ impl Queues {
         } else if self.paused && self.held_bytes <= pause.resume_at {
             self.paused = false;
         }
+    }
+
+    /// Has the senders of a queue's classes pause or resume by what it holds.
+    fn update_class_pause(&mut self, number: usize, index: usize) {
+        let port = &mut self.ports[number];
+        let schedule = &self.schedules[usize::from(port.schedule)];
+        let (Some(pause), queue) = (schedule.limits[index].pause, &mut port.queues[index]) else { return };
+        let held = queue.counters.held_bytes;
+        let pauses = if queue.pausing { held > pause.resume_at as u64 } else { held > pause.above as u64 };
+        if pauses == std::mem::replace(&mut queue.pausing, pauses) {
+            return;
+        }
+        queue.counters.pauses += u64::from(pauses);
+        for (priority, pausing) in self.pausing.iter_mut().enumerate() {
+            if schedule.priorities[index] >> priority & 1 == 1 {
+                // There are at most 2^15 queues.
+                *pausing = if pauses { *pausing + 1 } else { *pausing - 1 };
+            }
+        }
+    }
+
+    /// The priorities of which senders are to send nothing for now, bit `p` for priority `p`: those of the classes of queues that hold too
+    /// much ([`ClassConfig::pause`]).
+    pub fn paused_priorities(&self) -> u8 {
+        let paused = |(priority, pausing): (usize, &u16)| u8::from(*pausing > 0) << priority;
+        self.pausing.iter().enumerate().map(paused).sum()
     }
 
     /// The next packet that may leave at `now`, if any. Ports take turns, packet by packet. `now` must not decrease.
@@ -260,6 +292,7 @@ impl Queues {
             self.held_bytes -= len as usize;
             self.first = (number + 1) % PORTS_MAX;
             self.update_pause();
+            self.update_class_pause(number, queue);
             let offset = self.pool.offset(cell) as u32;
             return Some(Departure { port: number as u16, offset, len, cell, queue: queue as u8 });
         }
@@ -323,6 +356,7 @@ impl Queues {
         self.busy.set(number, true);
         self.hold_until(departure.port, retry_at);
         self.update_pause();
+        self.update_class_pause(number, queue);
     }
 
     /// Lets a port send only newly enqueued control packets before `until`.
@@ -348,6 +382,7 @@ impl Queues {
         self.busy.set(number, false);
         self.ready.set(number, false);
         self.update_pause();
+        (0..LISTS).for_each(|queue| self.update_class_pause(number, queue));
         dropped
     }
 

@@ -413,7 +413,7 @@ impl Core {
     ///
     /// [`QueueConfigError`] when a number of the configuration is out of range; nothing is changed then.
     pub fn set_queues(&mut self, config: &QueueConfig) -> Result<(), QueueConfigError> {
-        self.egress = Some(Box::new(Egress::new(config, &self.io)?));
+        self.egress = Some(Box::new(Egress::new(config, &mut self.io)?));
         Ok(())
     }
 

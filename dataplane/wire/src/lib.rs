@@ -47,6 +47,14 @@ pub const CHILDREN_MAX: usize = 32;
 /// Classes of operations that the header can tell apart.
 pub const CLASSES_MAX: u8 = 16;
 
+/// Priorities of links with flow control per priority (IEEE Std 802.1Q). The classes are divided evenly among them.
+pub const PRIORITIES: u8 = 8;
+
+/// The priority of a class, at links with flow control per priority.
+pub const fn priority_of(class: u8) -> u8 {
+    class % CLASSES_MAX / (CLASSES_MAX / PRIORITIES)
+}
+
 /// Most consecutive UDP ports that a worker sends from.
 pub const PATHS_MAX: u8 = 64;
 

@@ -1,10 +1,14 @@
 //! Classes of operations: streams of their own, of which the highest goes first.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use netfold::{AsyncHandle, Builder, Call, Collective, Communicator, DType, Element, Mode, ReduceOp};
 use netfold_io::fault::{FaultConfig, Faulty};
+use netfold_io::{IoError, Middleware, PacketIo, Paused, Transmit};
+use netfold_wire::Packet;
 
 use crate::support::{builder, switch};
 
@@ -129,5 +133,59 @@ fn classes_are_checked() {
     let (mut spokes, switch) = switch(1);
     let error = builder(spokes.remove(0), 0, 1, Mode::Bfp32, 4).classes(8).connect().map(drop).unwrap_err();
     assert_eq!(error.kind(), "control", "{error}");
+    switch.join().unwrap();
+}
+
+/// A neighbour that asks for pauses, and counts what of the paused classes is sent all the same.
+struct Pausing<B> {
+    inner: B,
+    priorities: Arc<AtomicU8>,
+    disobeyed: Arc<AtomicU64>,
+}
+
+impl<B: PacketIo> Middleware for Pausing<B> {
+    type Inner = B;
+
+    fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut B {
+        &mut self.inner
+    }
+
+    fn paused(&mut self) -> Paused {
+        Paused { priorities: self.priorities.load(Ordering::SeqCst), left: Duration::from_millis(1) }
+    }
+
+    fn transmit(&mut self, memory: &[u8], packets: &[Transmit]) -> Result<usize, IoError> {
+        let paused = Middleware::paused(self);
+        let class =
+            |packet: &Transmit| packet.bytes(memory).map(|bytes| Packet::new_unchecked(bytes).class());
+        let held = packets.iter().filter_map(class).filter(|class| paused.holds(*class)).count();
+        self.disobeyed.fetch_add(held as u64, Ordering::SeqCst);
+        self.inner_mut().transmit(memory, packets)
+    }
+}
+
+#[test]
+fn operations_of_paused_classes_wait_and_others_go_on() {
+    let (mut spokes, switch) = switch(1);
+    let io = spokes.remove(0);
+    let (priorities, disobeyed) = (Arc::new(AtomicU8::new(0b1111)), Arc::new(AtomicU64::new(0)));
+    let shared = (Arc::clone(&priorities), Arc::clone(&disobeyed));
+    let wrap = move |inner| Box::new(Pausing { inner, priorities: shared.0, disobeyed: shared.1 }) as _;
+    let comm =
+        builder(io, 0, 1, Mode::Bfp32, 16).classes(2).importance(4).middleware(wrap).connect().unwrap();
+    let low = comm.all_reduce_in_class(vec![1.5f32; 10_000], ReduceOp::Sum, 0).unwrap();
+    for _ in 0..3 {
+        let high = comm.all_reduce_in_class(vec![2.5f32; 10_000], ReduceOp::Sum, 1).unwrap();
+        assert_eq!(high.wait().unwrap().0, vec![2.5; 10_000]);
+    }
+    assert!(!low.is_done());
+    assert_eq!(disobeyed.load(Ordering::SeqCst), 0, "nothing of a paused class is sent");
+    priorities.store(0, Ordering::SeqCst);
+    assert_eq!(low.wait().unwrap().0, vec![1.5; 10_000]);
+    comm.leave().unwrap();
     switch.join().unwrap();
 }

@@ -1,6 +1,7 @@
 //! Netfold's laboratory: real switches and workers on one machine.
 //!
 //! - [`mod@bmv2`]: the reference P4 switch as a process, with its compiler and its packets.
+//! - [`classes`]: two jobs in classes of their own, at queues that distinguish them.
 //! - [`diagnose`]: whether it is found what slows a job down.
 //! - [`differential`]: random sequences of packets, by which two back ends are compared.
 //! - [`failpoint`]: a controller that is killed at a chosen step of a change.
@@ -12,9 +13,10 @@
 //! - [`spill`]: two jobs that share the slots of a switch, below an aggregator.
 //! - [`stf`]: sequences as scripts that people write and the P4 compiler's own runner replays.
 //! - [`survive`]: a controller, a switch and workers killed without warning while jobs run.
-//! - [`trial`]: why a trial of [`schedule`] or [`spill`] has no result.
+//! - [`trial`]: why a trial of [`classes`], [`schedule`] or [`spill`] has no result.
 
 pub mod bmv2;
+pub mod classes;
 pub mod diagnose;
 pub mod differential;
 pub mod failpoint;

@@ -1,5 +1,6 @@
 //! `netfold testbed`: jobs through trees of switches that the command builds.
 
+mod classes;
 mod diagnose;
 mod experiment;
 mod leaf_spine;
@@ -61,6 +62,7 @@ enum What {
     Paths(paths::Paths),
     Schedule(schedule::ScheduleCommand),
     Spill(spill::Spill),
+    Classes(classes::Classes),
     #[command(hide = true)]
     Rank(rank::Rank),
     #[command(hide = true)]
@@ -261,6 +263,7 @@ impl Testbed {
             What::Paths(paths) => paths.run(output),
             What::Schedule(schedule) => schedule.run(output),
             What::Spill(spill) => spill.run(output),
+            What::Classes(classes) => classes.run(output),
             What::Rank(rank) => rank.run(),
             What::Trim(trim) => trim.run(output),
             What::LeafSpineWorker(worker) => worker.run(),

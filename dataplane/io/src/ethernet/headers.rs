@@ -10,6 +10,7 @@ use netfold_wire::frame::{
 };
 
 use super::checksum::{fold, pseudo, sum};
+use super::pause::MAC_CONTROL;
 
 const IP: usize = 14;
 const UDP: usize = IP + 20;
@@ -25,6 +26,8 @@ pub(super) enum Frame {
     Arp,
     /// ICMP for our address.
     Icmp,
+    /// MAC control: of the link.
+    MacControl,
     /// For another host, or irrelevant.
     Foreign,
 }
@@ -34,6 +37,7 @@ pub(super) fn classify(frame: &[u8], mac: EthernetAddress, own: SocketAddrV4) ->
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else { return Frame::Foreign };
     match ethernet.ethertype() {
         EthernetProtocol::Arp => return Frame::Arp,
+        EthernetProtocol::Unknown(kind) if kind.to_be_bytes() == MAC_CONTROL => return Frame::MacControl,
         EthernetProtocol::Ipv4 if ethernet.dst_addr() == mac => {}
         _ => return Frame::Foreign,
     }

@@ -325,3 +325,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn neighbours_are_asked_to_pause_and_other_control_frames_are_counted() {
+    let (mut hub, mut spoke) = pair(16);
+    settle([&mut hub, &mut spoke]);
+    assert_eq!(spoke.paused(), Paused::default());
+    let holds = hub.pause(0b101).unwrap();
+    settle([&mut hub, &mut spoke]);
+    let paused = spoke.paused();
+    assert_eq!(paused.priorities, 0b101);
+    assert!(!paused.left.is_zero() && paused.left <= holds, "{paused:?} of {holds:?}");
+    assert!(paused.holds(0) && paused.holds(5) && !paused.holds(2) && !paused.holds(15));
+    hub.pause(0b001).unwrap();
+    settle([&mut hub, &mut spoke]);
+    assert_eq!(spoke.paused().priorities & 0b100, 0, "what is not renewed is withdrawn");
+    hub.pause(0).unwrap();
+    settle([&mut hub, &mut spoke]);
+    assert_eq!((spoke.paused(), spoke.counters().pause_ignored), (Paused::default(), 0));
+    // A PAUSE of IEEE 802.3, for all priorities together.
+    let frame = hub.link.frame(pause::FRAME_LEN).unwrap();
+    pause::write(frame, [2, 0, 0, 0, 0, 1], 0xff, 0);
+    frame[14..16].copy_from_slice(&[0, 1]);
+    hub.link.push();
+    hub.link.flush().unwrap();
+    settle([&mut hub, &mut spoke]);
+    assert_eq!((spoke.paused(), spoke.counters().pause_ignored), (Paused::default(), 1));
+    send(&mut spoke, b"up", to(0, 2));
+    assert_eq!(receive(&mut hub).len(), 1, "datagrams pass as before");
+}

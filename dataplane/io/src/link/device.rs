@@ -64,6 +64,7 @@ const DOWN_NAP: Duration = Duration::from_millis(100);
 pub(super) struct Device {
     pub(super) facts: Facts,
     name: String,
+    bits_per_second: Option<u64>,
     /// It was down when last looked at.
     down: bool,
     /// It was removed: the call that failed, and the system's error.
@@ -100,11 +101,24 @@ pub(super) fn refused(link: &'static str, interface: &str, source: io::Error) ->
     IoError::Link { link, interface: interface.to_owned(), problem, source }
 }
 
+/// The rate of an interface by sysfs, in bits a second. Source: Documentation/ABI/testing/sysfs-class-net, `speed`: Mbit/s, or -1 or an error
+/// where it is not known.
+fn speed(interface: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    text.trim().parse::<u64>().ok().filter(|rate| *rate > 0)?.checked_mul(1_000_000)
+}
+
 impl Device {
     /// Looks up `interface` in the socket's network namespace.
     pub(super) fn open(link: &'static str, interface: &str, fd: BorrowedFd<'_>) -> Result<Self, IoError> {
         let facts = facts(fd, interface).map_err(|source| refused(link, interface, source))?;
-        Ok(Self { facts, name: interface.to_owned(), down: false, gone: None })
+        let bits_per_second = speed(interface);
+        Ok(Self { facts, name: interface.to_owned(), bits_per_second, down: false, gone: None })
+    }
+
+    /// The rate in bits a second as it was when the device was opened, if the driver says one.
+    pub(super) const fn bits_per_second(&self) -> Option<u64> {
+        self.bits_per_second
     }
 
     /// Longest frame in bytes.

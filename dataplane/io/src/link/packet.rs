@@ -20,17 +20,18 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// Where the accessible part of a packet's metadata begins, and whether there was a VLAN tag. Source: linux/filter.h.
 const VLAN_TAG_PRESENT: u32 = 0xffff_f000 + 48;
 
-/// Keeps all but ARP and IPv4 out of a packet socket, and all of other VLANs: their frames come by without the tag, which the kernel
+/// Keeps all but ARP, IPv4 and MAC control out of a packet socket, and all of other VLANs: their frames come by without the tag, which the kernel
 /// keeps beside the frame. Keeps out frames that this machine sends, too; older kernels do not know how, and what is not addressed
 /// to us is dropped above in any case.
 pub(super) fn hear_arrivals_only(fd: BorrowedFd<'_>) -> io::Result<()> {
     use libc::{BPF_ABS, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
     let program = [
         sys::instruction(BPF_LD | BPF_W | BPF_ABS, VLAN_TAG_PRESENT, 0, 0),
-        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 4),
         sys::instruction(BPF_LD | BPF_H | BPF_ABS, 12, 0, 0),
-        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0800, 2, 0),
-        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 1, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0800, 3, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 2, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x8808, 1, 0),
         sys::instruction(BPF_RET | BPF_K, 0, 0, 0),
         sys::instruction(BPF_RET | BPF_K, 0x4_0000, 0, 0),
     ];
@@ -50,9 +51,10 @@ pub(super) fn hear_port_only(fd: BorrowedFd<'_>, port: u16) -> io::Result<()> {
     };
     let program = [
         sys::instruction(BPF_LD | BPF_W | BPF_ABS, VLAN_TAG_PRESENT, 0, 0),
-        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 10),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 11),
         sys::instruction(BPF_LD | BPF_H | BPF_ABS, 12, 0, 0),
-        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 9, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0806, 10, 0),
+        sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x8808, 9, 0),
         sys::instruction(BPF_JMP | BPF_JEQ | BPF_K, 0x0800, 0, 7),
         // The protocol, whether it is a fragment that does not begin the datagram, and the port behind the IP header.
         sys::instruction(BPF_LD | BPF_B | BPF_ABS, 14 + 9, 0, 0),

@@ -105,6 +105,7 @@ impl Link for PacketRing {
             name: NAME,
             mac: self.device.facts.mac,
             frame_len_max: self.device.frame_len_max(),
+            bits_per_second: self.device.bits_per_second(),
             burst_max: FRAMES,
         }
     }

@@ -112,6 +112,7 @@ impl Link for Station {
             name: "segment",
             mac: mac(self.index),
             frame_len_max: self.frame_len_max,
+            bits_per_second: None,
             burst_max: 64,
         }
     }

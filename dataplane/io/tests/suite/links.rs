@@ -564,3 +564,27 @@ fn an_unresolved_neighbour_costs_no_call_per_datagram() {
     }
     assert!(hub.counters().tx_calls < 20, "{:?}", hub.counters());
 }
+
+#[test]
+fn requests_to_pause_pass_packet_sockets() {
+    for kind in ["af-packet", "packet-ring"] {
+        let Some(segment) = pair(1500) else { return };
+        let mut hub = hub(&segment, kind, "");
+        let spec: IoSpec = format!("{kind}:{}", spoke(0)).parse().expect("works on a healthy pair");
+        let opening = OpenOptions::at(SocketAddr::V4(address(&spoke(0))));
+        let worker = segment.namespace().run(move || open(&spec, &opening));
+        let mut worker = worker.expect("works on a healthy pair");
+        let (start, mut batch) = (Instant::now(), RxBatch::new(64, 1 << 18));
+        let mut until = |wanted: u8, request: u8| {
+            while worker.paused().priorities != wanted {
+                hub.pause(request).expect("works on a healthy pair");
+                worker.wait(Duration::from_millis(2)).expect("works on a healthy pair");
+                worker.receive(&mut batch).expect("works on a healthy pair");
+                assert!(start.elapsed() < HANG_TIMEOUT, "{kind}: no request arrives");
+            }
+        };
+        until(0b1000_0010, 0b1000_0010);
+        until(0, 0);
+        assert_eq!((worker.counters().pause_ignored, worker.counters().malformed), (0, 0), "{kind}");
+    }
+}

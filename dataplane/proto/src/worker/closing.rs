@@ -133,7 +133,7 @@ impl Worker {
         let closing = &mut self.slots.slot_mut(index).closing;
         *closing = ClosingState { asked: true, quorum: 0, asks: closing.asks.saturating_add(1), ..*closing };
         let (piece, exp) = self.piece(&slot);
-        let packet = self.header(index, &piece, exp, slot.class);
+        let packet = self.header(index, &piece, exp, slot.class.unwrap_or_default());
         let flags = Flags::TRIMMED.with(Flags::BARE);
         let close = Repr { kind: Kind::Close, flags, bitmap: named, count: 0, ..packet };
         close.emit(&mut Packet::new_unchecked(&mut buffer[..header::LEN]));

@@ -89,11 +89,14 @@ pub struct ClassConfig {
     pub trim_above: Option<u32>,
     /// Marking; `None`: never.
     pub ecn: Option<Ecn>,
+    /// When the senders of its classes are asked to pause: by the bytes in this queue. `None`: never. Classes of one
+    /// [priority](netfold_wire::priority_of) must have the same queue then.
+    pub pause: Option<Pause>,
 }
 
 impl Default for ClassConfig {
     fn default() -> Self {
-        Self { priority: 0, weight: 1, bytes_max: 1 << 20, trim_above: None, ecn: None }
+        Self { priority: 0, weight: 1, bytes_max: 1 << 20, trim_above: None, ecn: None, pause: None }
     }
 }
 
@@ -109,13 +112,14 @@ pub struct Ecn {
     pub p_max: f64,
 }
 
-/// When a switch stops receiving packets. Like PFC, but for all ports and classes together, since all packets arrive through one
-/// input. Memory and queues need headroom for one burst with all its copies.
+/// When something is paused, and when it resumes. Of a switch: when it stops receiving packets, of all ports and classes together. Of a queue: when
+/// senders are asked to pause the priorities of its classes (PFC). Memory and queues need headroom for what still arrives: a burst
+/// with all its copies, and of senders at the other end of a link what they send in a round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// Bytes in all queues above which it stops.
+    /// Bytes above which it pauses.
     pub above: usize,
-    /// Bytes in all queues at or below which it resumes; not above `above`.
+    /// Bytes at or below which it resumes; not above `above`.
     pub resume_at: usize,
 }
 
@@ -161,6 +165,23 @@ pub enum QueueConfigError {
     /// A probability out of range.
     #[error("p_max must be between 0 and 1")]
     Probability,
+    /// Classes of one priority have several queues, of which one asks for pauses.
+    #[error(
+        "classes {first} and {second} have one priority, which queue {queue} pauses: they must use the same queue"
+    )]
+    Priority {
+        /// The first of the classes.
+        first: usize,
+        /// The second.
+        second: usize,
+        /// The queue.
+        queue: u8,
+    },
+    /// Queues ask for pauses, and the packet I/O has no way to ask.
+    #[error(
+        "a queue pauses its classes, which {0} cannot ask for: links of Ethernet frames and rings in memory can"
+    )]
+    PauseUnsupported(&'static str),
     /// A class has no queue.
     #[error("class {class} uses queue {queue}; the number of queues is {queues}")]
     Class {
@@ -207,6 +228,13 @@ impl QueueConfig {
     }
 }
 
+impl QueueConfig {
+    /// Whether any queue of any port asks senders to pause.
+    pub(crate) fn pauses_classes(&self) -> bool {
+        self.port.pauses() || self.ports.values().any(PortConfig::pauses)
+    }
+}
+
 impl PortConfig {
     /// A slow port: one queue of up to 1 MiB, marked above what leaves in a burst ([`Rate::of`]).
     #[must_use]
@@ -229,6 +257,11 @@ impl PortConfig {
         }
     }
 
+    /// Whether any queue asks senders to pause.
+    fn pauses(&self) -> bool {
+        self.queues.iter().any(|queue| queue.pause.is_some())
+    }
+
     fn check(&self, packet_len_max: usize) -> Result<(), QueueConfigError> {
         within("queues", self.queues.len() as u64, 1, QUEUES_MAX as u64)?;
         for (class, queue) in self.queue_of.iter().copied().enumerate() {
@@ -241,7 +274,29 @@ impl PortConfig {
             let burst = u64::from(rate.burst_bytes);
             within("rate.burst_bytes", burst, packet_len_max as u64, u64::from(BURST_MAX))?;
         }
+        self.check_priorities()?;
         self.queues.iter().try_for_each(ClassConfig::check)
+    }
+}
+
+impl PortConfig {
+    /// Checks that a pause of a queue's classes does not pause those of another.
+    fn check_priorities(&self) -> Result<(), QueueConfigError> {
+        for first in 0..CLASSES {
+            let priority = netfold_wire::priority_of(first as u8);
+            for second in first + 1..CLASSES {
+                let queues = [self.queue_of[first], self.queue_of[second]];
+                let pausing =
+                    queues.into_iter().find(|queue| self.queues[usize::from(*queue)].pause.is_some());
+                if let Some(queue) = pausing
+                    && queues[0] != queues[1]
+                    && netfold_wire::priority_of(second as u8) == priority
+                {
+                    return Err(QueueConfigError::Priority { first, second, queue });
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -253,6 +308,10 @@ impl ClassConfig {
             if !(0.0..=1.0).contains(&ecn.p_max) {
                 return Err(QueueConfigError::Probability);
             }
+        }
+        if let Some(pause) = self.pause {
+            within("pause_above", pause.above as u64, 1, u64::from(self.bytes_max))?;
+            within("resume_at", pause.resume_at as u64, 0, pause.above as u64)?;
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ pub struct QueueCounters {
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// How often senders of its classes were to pause because it held too much.
+    pub pauses: u64,
     /// Packets dropped from it because the output accepted none for their port for too long.
     pub flushed: u64,
     /// Bytes in it.
@@ -76,6 +78,7 @@ impl QueueCounters {
         self.trimmed += other.trimmed;
         self.dropped += other.dropped;
         self.dropped_bytes += other.dropped_bytes;
+        self.pauses += other.pauses;
         self.flushed += other.flushed;
         self.held_bytes += other.held_bytes;
         self.held_bytes_max += other.held_bytes_max;

@@ -6,7 +6,9 @@
 
 use super::QueueCounters;
 use super::bucket::Bucket;
-use super::config::{CLASSES, ClassConfig, PortConfig, QUEUES_MAX};
+use netfold_wire::priority_of;
+
+use super::config::{CLASSES, ClassConfig, Pause, PortConfig, QUEUES_MAX};
 use super::pool::{List, Pool};
 
 /// Index of the queue of control packets, after the queues of classes.
@@ -24,6 +26,7 @@ pub(super) struct Limits {
     pub(super) bytes_max: u32,
     pub(super) trim_above: u32,
     pub(super) marks: Option<Marks>,
+    pub(super) pause: Option<Pause>,
 }
 
 /// Marking: nothing up to `k_min`, with a probability of `p_max` / 2^32 at `k_max`, everything above.
@@ -53,6 +56,8 @@ impl Marks {
 pub(super) struct PortSchedule {
     pub(super) queue_of: [u8; CLASSES],
     pub(super) limits: [Limits; LISTS],
+    /// Of each queue, the priorities of its classes.
+    pub(super) priorities: [u8; LISTS],
     quanta: [u32; QUEUES_MAX],
     /// Queues by priority, greatest first; a group is `order[begin..end]`.
     order: [u8; QUEUES_MAX],
@@ -66,6 +71,8 @@ pub(super) struct Queue {
     pub(super) list: List,
     pub(super) counters: QueueCounters,
     deficit: u32,
+    /// Its senders are to pause.
+    pub(super) pausing: bool,
 }
 
 /// The queues of a port.
@@ -84,7 +91,8 @@ impl PortSchedule {
     /// For packets of at most `packet_len_max` bytes; the configuration has been checked.
     pub(super) fn new(config: &PortConfig, packet_len_max: usize) -> Self {
         let mut limits =
-            [Limits { bytes_max: config.control_bytes_max, trim_above: u32::MAX, marks: None }; LISTS];
+            [Limits { bytes_max: config.control_bytes_max, trim_above: u32::MAX, marks: None, pause: None };
+                LISTS];
         let mut quanta = [0; QUEUES_MAX];
         let mut order: Vec<u8> = (0..config.queues.len() as u8).collect();
         let priority = |queue: u8| config.queues[usize::from(queue)].priority;
@@ -110,13 +118,19 @@ impl PortSchedule {
         for (limits, class) in limits.iter_mut().zip(&config.queues) {
             *limits = Limits::of(class);
         }
+        let mut priorities = [0; LISTS];
+        for (class, queue) in (0u8..).zip(&config.queue_of) {
+            priorities[usize::from(*queue)] |= 1 << priority_of(class);
+        }
         let mut places = [0; QUEUES_MAX];
         places[..order.len()].copy_from_slice(&order);
-        Self { queue_of: config.queue_of, limits, quanta, order: places, groups, rate: config.rate }
+        let queue_of = config.queue_of;
+        Self { queue_of, limits, priorities, quanta, order: places, groups, rate: config.rate }
     }
 
     pub(super) fn port(&self, schedule: u16) -> Port {
-        let queue = Queue { list: List::EMPTY, counters: QueueCounters::default(), deficit: 0 };
+        let queue =
+            Queue { list: List::EMPTY, counters: QueueCounters::default(), deficit: 0, pausing: false };
         let mut turns = [(0, false); QUEUES_MAX];
         for (turn, (begin, _)) in turns.iter_mut().zip(&self.groups) {
             turn.0 = *begin;
@@ -135,6 +149,7 @@ impl Limits {
                 k_max: ecn.k_max,
                 p_max: (ecn.p_max * TWO_TO_32) as u64,
             }),
+            pause: class.pause,
         }
     }
 }

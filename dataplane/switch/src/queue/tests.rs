@@ -265,6 +265,7 @@ fn mixed(rng: &mut Xoshiro256PlusPlus) -> PortConfig {
         bytes_max: rng.random_range(0..20_000),
         trim_above: rng.random_bool(0.5).then(|| rng.random_range(0..20_000)),
         ecn: rng.random_bool(0.5).then_some(Ecn { k_min: 1000, k_max: 8000, p_max: 0.3 }),
+        pause: None,
     };
     PortConfig {
         rate: rng.random_bool(0.7).then_some(Rate { bits_per_second: 50_000_000, burst_bytes: 3000 }),
@@ -421,6 +422,104 @@ fn pausing_has_two_thresholds() {
 }
 
 #[test]
+fn a_queue_pauses_the_priorities_of_its_classes_alone() {
+    let queue = ClassConfig { pause: Some(Pause { above: 3000, resume_at: 1500 }), ..class() };
+    let port = PortConfig::strict(4, &queue);
+    let mut queues = queues(port);
+    let data = |class| packet(Kind::Data, Flags::default(), class, 0, 1408);
+    let mut paused = Vec::new();
+    // Queue 1 has classes 4 to 7, which are priorities 2 and 3; queue 3 has classes 12 to 15.
+    for (port, class) in [(0, 4), (0, 7), (0, 5), (0, 0), (9, 6), (9, 6), (9, 6), (0, 15)] {
+        queues.enqueue(port, &data(class));
+        paused.push(queues.paused_priorities());
+    }
+    assert_eq!(paused, [0, 0, 0b1100, 0b1100, 0b1100, 0b1100, 0b1100, 0b1100]);
+    assert_eq!(queues.flush(9), 3);
+    assert_eq!(queues.paused_priorities(), 0b1100, "the other port's queue still holds too much");
+    let mut order = Vec::new();
+    let mut last = None;
+    while let Some(departure) = queues.dequeue(Duration::ZERO) {
+        order.push((read(queues.bytes(&departure)).class, queues.paused_priorities()));
+        last.replace(departure).into_iter().for_each(|departure| queues.release(departure));
+    }
+    assert_eq!(order, [(15, 0b1100), (4, 0b1100), (7, 0), (5, 0), (0, 0)]);
+    let pauses = |port| queues.counters().port(port).map(|counters| counters.pauses);
+    assert_eq!((pauses(0), pauses(9)), (Some(1), Some(1)));
+    // What did not leave counts again.
+    for class in [8, 8] {
+        queues.enqueue(0, &data(class));
+    }
+    queues.release(last.expect("packets left"));
+    let first = queues.dequeue(Duration::ZERO).expect("two packets");
+    queues.enqueue(0, &data(8));
+    assert_eq!(queues.paused_priorities(), 0);
+    queues.put_back(first, Duration::ZERO);
+    assert_eq!(queues.paused_priorities(), 0b11_0000);
+}
+
+/// Two classes for one port, one of which is offered more than the port sends. Its sender obeys a pause some time after it is asked; the
+/// other's is never asked.
+#[test]
+fn a_paused_class_loses_nothing_and_the_other_has_what_it_is_offered() {
+    const PACKET_NS: u64 = 115_200;
+    for seed in 0..20 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let delay = Duration::from_nanos(rng.random_range(1..4 * PACKET_NS));
+        let gaps =
+            [rng.random_range(PACKET_NS / 4..PACKET_NS), rng.random_range(PACKET_NS * 3 / 2..PACKET_NS * 4)];
+        let run = |obeys: bool| {
+            let pause = Some(Pause { above: 6 * LEN_MAX, resume_at: 4 * LEN_MAX });
+            // Above the threshold there is room for what arrives before a pause takes effect.
+            let headroom = delay.as_nanos() as u64 / gaps[0] + 2;
+            let low = ClassConfig { bytes_max: (6 + headroom as u32) * LEN_MAX as u32, pause, ..class() };
+            let high = ClassConfig { priority: 1, ..class() };
+            let port = PortConfig {
+                rate: Some(Rate { bits_per_second: 100_000_000, burst_bytes: LEN_MAX as u32 }),
+                queue_of: std::array::from_fn(|class| u8::from(class >= 8)),
+                queues: vec![low, high],
+                ..PortConfig::default()
+            };
+            let mut queues = queues(port);
+            let (mut asked, mut next, mut sent) =
+                (VecDeque::from([(Duration::ZERO, 0)]), [Duration::ZERO; 2], [0_u64; 2]);
+            let end = Duration::from_nanos(400 * PACKET_NS);
+            let mut now = Duration::ZERO;
+            while now < end {
+                while asked.len() > 1 && asked[1].0 + delay <= now {
+                    asked.pop_front();
+                }
+                for (index, class) in [0, 8].into_iter().enumerate() {
+                    let held = obeys && asked[0].1 >> netfold_wire::priority_of(class) & 1 == 1;
+                    if next[index] <= now && !held {
+                        queues.enqueue(0, &packet(Kind::Data, Flags::default(), class, 0, 1408));
+                        next[index] = now + Duration::from_nanos(gaps[index]);
+                    }
+                }
+                for (_, bytes) in drain(&mut queues, now) {
+                    sent[usize::from(read(&bytes).class >= 8)] += 1;
+                }
+                if asked.back().is_some_and(|(_, mask)| *mask != queues.paused_priorities()) {
+                    asked.push_back((now, queues.paused_priorities()));
+                }
+                now += Duration::from_nanos(PACKET_NS / 64);
+            }
+            (sent, queues.counters())
+        };
+        let (sent, counters) = run(true);
+        let total = counters.total();
+        assert_eq!(total.dropped, 0, "seed {seed}: nothing is dropped");
+        assert!(total.pauses > 2, "seed {seed}: it is paused again and again");
+        let (.., high) = counters.queues[1];
+        assert!(
+            high.held_bytes_max <= 2 * LEN_MAX as u64 && high.sent + 1 >= high.enqueued,
+            "seed {seed}: {high:?}"
+        );
+        assert!(sent[0] + sent[1] >= 390, "seed {seed}: the port is never idle: {sent:?}");
+        assert!(run(false).1.total().dropped > 0, "seed {seed}: without pauses it would lose packets");
+    }
+}
+
+#[test]
 fn errors_name_the_parameter_out_of_range() {
     let refused = |change: fn(&mut QueueConfig)| {
         let mut config = QueueConfig::default();
@@ -440,6 +539,23 @@ fn errors_name_the_parameter_out_of_range() {
     assert_eq!(
         refused(|c| c.pause = Some(Pause { above: 5, resume_at: 6 })),
         "pause.resume_at is 6; it must be 0 to 5"
+    );
+    let pause = |c: &mut QueueConfig, above| c.port.queues[0].pause = Some(Pause { above, resume_at: 9 });
+    let refused_pause = |above| {
+        let mut config = QueueConfig::default();
+        pause(&mut config, above);
+        Queues::new(&config, LEN_MAX).map(drop).unwrap_err().to_string()
+    };
+    assert_eq!(refused_pause(0), "pause_above is 0; it must be 1 to 1048576");
+    assert_eq!(refused_pause(8), "resume_at is 9; it must be 0 to 8");
+    let shared = |c: &mut QueueConfig| {
+        let queue = ClassConfig { pause: Some(Pause { above: 9, resume_at: 9 }), ..class() };
+        c.port = PortConfig { queues: vec![class(), queue], ..PortConfig::default() };
+        c.port.queue_of[7] = 1;
+    };
+    assert_eq!(
+        refused(shared),
+        "classes 6 and 7 have one priority, which queue 1 pauses: they must use the same queue"
     );
     let beyond = refused(|c| drop(c.ports.insert(PORTS_MAX as u16, PortConfig::default())));
     assert_eq!(beyond, format!("port {PORTS_MAX}"));

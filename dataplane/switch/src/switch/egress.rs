@@ -25,11 +25,17 @@ pub(super) struct Egress {
     full_since: Vec<Option<Duration>>,
     /// Packets dropped because the backend accepted none for their port for [`OUTPUT_TIMEOUT`].
     timed_out: u64,
+    /// Priorities that peers were last asked to pause, and when to ask again.
+    asked: u8,
+    ask_at: Duration,
 }
 
 impl Egress {
-    pub(super) fn new(config: &QueueConfig, io: &dyn PacketIo) -> Result<Self, QueueConfigError> {
+    pub(super) fn new(config: &QueueConfig, io: &mut dyn PacketIo) -> Result<Self, QueueConfigError> {
         let capabilities = io.capabilities();
+        if config.pauses_classes() && io.pause(0).is_err() {
+            return Err(QueueConfigError::PauseUnsupported(capabilities.name));
+        }
         let burst_max = capabilities.burst_max.max(1);
         Ok(Self {
             queues: Queues::new(config, capabilities.datagram_len_max)?,
@@ -39,6 +45,8 @@ impl Egress {
             burst_max,
             full_since: vec![None; PORTS_MAX],
             timed_out: 0,
+            asked: 0,
+            ask_at: Duration::ZERO,
         })
     }
 
@@ -73,10 +81,22 @@ impl Egress {
         loop {
             self.dequeue(now);
             if self.leaving.is_empty() {
-                return Ok(());
+                return self.ask(io, now);
             }
             self.offer(io, now)?;
         }
+    }
+
+    /// Asks peers to pause and to resume priorities, and renews requests before their time is over.
+    fn ask(&mut self, io: &mut dyn PacketIo, now: Duration) -> Result<(), IoError> {
+        let paused = self.queues.paused_priorities();
+        if paused == self.asked && (paused == 0 || now < self.ask_at) {
+            return Ok(());
+        }
+        let holds = io.pause(paused)?;
+        self.asked = paused;
+        self.ask_at = now.saturating_add(holds / 2);
+        Ok(())
     }
 
     /// Dequeues packets that may leave, up to a burst.
@@ -118,7 +138,8 @@ impl Egress {
 
     /// How long no packet may leave, at most `most`.
     pub(super) fn idle_time(&self, most: Duration) -> Duration {
-        match self.queues.ready_at() {
+        let ask_at = Some(self.ask_at).filter(|_| self.asked != 0);
+        match self.queues.ready_at().into_iter().chain(ask_at).min() {
             None => most,
             Some(at) => at.saturating_sub(self.start.elapsed()).min(most),
         }

@@ -138,11 +138,15 @@ impl Rig {
 
 /// A contribution whose lanes are all 3.
 fn contribution(chunk: u32) -> Vec<u8> {
+    contribution_of_class(0, chunk)
+}
+
+fn contribution_of_class(class: u8, chunk: u32) -> Vec<u8> {
     let repr = Repr {
         kind: Kind::Data,
         flags: Flags::default(),
         op: LaneOp::Sum,
-        class: 0,
+        class,
         reason: Reason::None,
         job: 1,
         slot: (chunk % SLOTS) as u16,
@@ -323,4 +327,52 @@ fn the_program_trims_the_same_frames_as_queues_do_and_to_the_same_bytes() {
         assert_eq!(len, frame.len(), "below the depth");
     }
     assert_eq!(trimmed, 64, "DATA, droppable, not bare");
+}
+
+#[test]
+fn a_full_queue_has_senders_pause_its_classes_and_others_continue() {
+    let pause = Some(Pause { above: 8 * LEN, resume_at: 2 * LEN });
+    let low = ClassConfig { bytes_max: 40 * LEN as u32, pause, ..ClassConfig::default() };
+    let high = ClassConfig { priority: 1, ..ClassConfig::default() };
+    // 5 ms per packet.
+    let port = PortConfig {
+        queue_of: std::array::from_fn(|class| u8::from(class >= 8)),
+        queues: vec![low, high],
+        ..slow(8 * LEN as u64 * 200, ClassConfig::default())
+    };
+    let mut rig = Rig::new(&QueueConfig { port, ..QueueConfig::default() }, 256);
+    let (begin, mut sent) = (Instant::now(), 0);
+    let paused = loop {
+        let paused = rig.spokes[0].paused();
+        if paused.holds(0) {
+            break paused;
+        }
+        assert!(begin.elapsed() < HANG_TIMEOUT, "nobody is asked to pause");
+        if sent < 30 {
+            sent += 1;
+            [0, 1].into_iter().for_each(|rank| rig.send(rank, sent, &[]));
+        } else {
+            rig.spokes[0].wait(Duration::from_millis(1)).unwrap();
+        }
+    };
+    assert_eq!(paused.priorities, 0b1111, "classes 0 to 7");
+    assert!(!paused.holds(8) && !paused.holds(15));
+    let others = 32..40;
+    for chunk in others.clone() {
+        for spoke in &mut rig.spokes {
+            let packet = Transmit { port: PortId(0), offset: 0, len: LEN as u32 };
+            assert_eq!(spoke.transmit(&contribution_of_class(15, chunk), &[packet]).unwrap(), 1);
+        }
+    }
+    let results = rig.results(0, sent as usize + others.len());
+    let of = |class| results.iter().filter(|repr| repr.class == class).count();
+    assert_eq!((of(0), of(15)), (sent as usize, others.len()));
+    while rig.spokes[0].paused().priorities != 0 {
+        assert!(begin.elapsed() < HANG_TIMEOUT, "it does not resume");
+        rig.spokes[0].wait(Duration::from_millis(1)).unwrap();
+    }
+    rig.results(1, sent as usize + others.len());
+    let queues = rig.stop().queues.expect("the switch has queues");
+    assert_eq!((queues.total().dropped, queues.total().flushed, queues.pauses), (0, 0, 0));
+    assert!(queues.total().pauses >= 2, "of both ports");
 }

@@ -52,6 +52,7 @@ fn queue((port, name, counted): &(u16, QueueName, QueueCounters)) -> QueueCounts
         trimmed: counted.trimmed,
         dropped: counted.dropped,
         flushed: counted.flushed,
+        pauses: counted.pauses,
         held_bytes: counted.held_bytes,
         held_bytes_max: counted.held_bytes_max,
     }
@@ -87,8 +88,13 @@ pub(super) fn show_counters(output: &Output, c: &Counters) -> Result<(), CliErro
         output.line(format_args!("  {:<16}{:>12}", "input paused", grouped(c.pauses)))?;
     }
     for q in &c.queues {
-        let others =
-            [("marked", q.marked), ("trimmed", q.trimmed), ("dropped", q.dropped), ("flushed", q.flushed)];
+        let others = [
+            ("marked", q.marked),
+            ("trimmed", q.trimmed),
+            ("dropped", q.dropped),
+            ("flushed", q.flushed),
+            ("pauses", q.pauses),
+        ];
         let others: String = others
             .into_iter()
             .filter(|(_, count)| *count > 0)

@@ -90,6 +90,8 @@ struct QueueTable {
     weight: u8,
     limit: Option<Size>,
     trim_above: Option<Size>,
+    pause_above: Option<Size>,
+    resume_at: Option<Size>,
     ecn: Option<EcnTable>,
 }
 
@@ -186,6 +188,20 @@ impl PortTable {
 }
 
 impl QueueTable {
+    /// By default it resumes at half of what it pauses above.
+    fn pause(&self) -> Result<Option<Pause>, String> {
+        let Some(above) = &self.pause_above else {
+            return if self.resume_at.is_none() {
+                Ok(None)
+            } else {
+                Err("resume_at requires pause_above".into())
+            };
+        };
+        let above = above.bytes()? as usize;
+        let resume_at = self.resume_at.as_ref().map(Size::bytes).transpose()?;
+        Ok(Some(Pause { above, resume_at: resume_at.map_or(above / 2, |bytes| bytes as usize) }))
+    }
+
     fn class(&self) -> Result<ClassConfig, String> {
         let default = ClassConfig::default();
         let limit = self.limit.as_ref().map(small).transpose()?;
@@ -202,6 +218,7 @@ impl QueueTable {
             bytes_max: limit.unwrap_or(default.bytes_max),
             trim_above: self.trim_above.as_ref().map(small).transpose()?,
             ecn: self.ecn.as_ref().map(ecn).transpose()?,
+            pause: self.pause()?,
         })
     }
 }
@@ -225,6 +242,7 @@ mod tests {
         weight = 3
         limit = "256KiB"
         trim_above = "64KiB"
+        pause_above = "128KiB"
         ecn = { k_min = "16KiB", k_max = "64KiB", p_max = 0.2 }
 
         [[port.queue]]
@@ -247,6 +265,7 @@ mod tests {
             bytes_max: 256 << 10,
             trim_above: Some(64 << 10),
             ecn: Some(Ecn { k_min: 16 << 10, k_max: 64 << 10, p_max: 0.2 }),
+            pause: Some(Pause { above: 128 << 10, resume_at: 64 << 10 }),
         };
         let high = ClassConfig { priority: 1, ..ClassConfig::default() };
         assert_eq!(config.port.queues, [low, high]);
@@ -259,6 +278,7 @@ mod tests {
     fn errors_name_the_problem() {
         for (text, problem) in [
             ("[port]\nburst = 1", "burst requires rate"),
+            ("[[port.queue]]\nresume_at = 1", "resume_at requires pause_above"),
             ("[port]\nclasses = [1]", "classes has 1 numbers"),
             ("[ports.x]", "[ports.x]: a port is a number"),
             ("memory = \"lots\"", "not a size"),
