@@ -514,6 +514,15 @@ netfold_result netfold_builder_set_classes(netfold_builder *builder,
                                            uint8_t classes);
 
 /**
+ * Importance classes of chunks of floating-point numbers, 1 to 8: packets of larger numbers are of higher classes, so that queues that
+ * distinguish classes send them first, and may trim those of smaller numbers first. Sums are the same. The default is 1.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_importance(netfold_builder *builder,
+                                              uint8_t classes);
+
+/**
  * Address of the switch's control port, "HOST:PORT". Names are resolved now.
  *
  * Memory: `builder` is null or a builder in use by this thread alone; `address` is null or a C string.
