@@ -459,6 +459,9 @@ impl Engine {
         if let Some((age, hold)) = self.events.take_hold() {
             self.iterations.set_hold(now, age, hold);
         }
+        if let Some(ports) = self.events.take_ports() {
+            self.streams.use_ports(now, ports);
+        }
         let pending = || !self.mailbox.is_empty();
         let room = match self.iterations.holds(now, self.streams.len() > 0, pending) {
             true => 0,

@@ -329,6 +329,7 @@ impl Runner<'_> {
             SessionAction::PeerLeft { rank } => self.events.note_leave(rank),
             SessionAction::Band(band) => self.events.note_band(band),
             SessionAction::Hold(hold) => self.events.note_hold(hold),
+            SessionAction::UsePorts(ports) => self.events.note_ports(ports),
         }
     }
 

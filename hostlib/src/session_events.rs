@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use netfold_control::{
-    Band, CommunicationPattern, Hold, MemberCounters, PathReport, RankEventKind, StallReport,
+    Band, CommunicationPattern, Hold, MemberCounters, PathReport, PortSet, RankEventKind, StallReport,
 };
 
 use crate::error::Error;
@@ -41,6 +41,8 @@ struct PendingEvents {
     session: Option<RankEventKind>,
     /// When the next iteration is to begin, and when that was received.
     hold: Option<(Instant, Hold)>,
+    /// The UDP ports that are to be used, until the engine knows.
+    ports: Option<PortSet>,
 }
 
 impl SessionEvents {
@@ -87,6 +89,17 @@ impl SessionEvents {
     pub(crate) fn take_hold(&self) -> Option<(Duration, Hold)> {
         let (at, hold) = self.lock().hold.take()?;
         Some((at.elapsed(), hold))
+    }
+
+    /// Records which UDP ports are to be used.
+    pub(crate) fn note_ports(&self, ports: PortSet) {
+        self.lock().ports = Some(ports);
+        self.0.engine.notify();
+    }
+
+    /// Takes the last order to use some UDP ports.
+    pub(crate) fn take_ports(&self) -> Option<PortSet> {
+        self.lock().ports.take()
     }
 
     /// Records that the session broke, or was resumed.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use netfold_control::{Band, MemberCounters, PathReport};
+use netfold_control::{Band, MemberCounters, PathReport, PortSet};
 use netfold_io::Paused;
 use netfold_proto::paths::Paths;
 use netfold_proto::{
@@ -121,6 +121,11 @@ impl Streams {
     /// How much was sent by each path, where there are several.
     pub(crate) fn path_report(&self) -> Option<PathReport> {
         self.paths.as_ref().map(Paths::report)
+    }
+
+    /// Sends from these UDP ports from now on, as far as they can be relied on. Ignores those that are not there.
+    pub(crate) fn use_ports(&mut self, now: Instant, ports: PortSet) {
+        self.paths.iter_mut().for_each(|paths| paths.use_ports(now, ports));
     }
 
     /// Masks what is sent from now on, and removes the masks from results. `key` is this attachment's alone.

@@ -28,7 +28,7 @@ pub use crate::membership::{
     Enroll, EnrollRole, Enrolled, NotResized, RANKS_NAMED_MAX, RESIZE_TIMEOUT_MS_MAX, Resize, Resized,
 };
 pub use crate::path::{PathChallenge, PathToken};
-pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy, PathReport};
+pub use crate::paths::{Multipath, PATHS_MAX, PathPolicy, PathReport, PortSet};
 pub use crate::pattern::{CommunicationPattern, Hold};
 pub use crate::port_protocol::PortProtocol;
 pub use crate::stall::{RANK_EVENTS_MAX, RankEvent, RankEventKind, StallReport};
@@ -411,6 +411,12 @@ pub enum SessionEvent {
     Band(Band),
     /// The job's next iteration is to begin later. Sent only to members that have sent a [pattern](SessionRequest::Pattern).
     Hold(Hold),
+    /// The worker is to send from these of its UDP ports, until another such order. Sent only to members that report that they take it
+    /// ([`PathReport::ordered`]).
+    UsePorts {
+        /// At least one of the member's ports.
+        ports: PortSet,
+    },
     /// The job has lost its switch, or its slots there. Operations in progress can be completed without it; all ranks join again for
     /// other slots, in another epoch.
     SwitchLost {

@@ -69,6 +69,37 @@ pub struct PathReport {
     pub sent: Vec<u64>,
     /// How long the last answered probe of each port took, in microseconds; 0 where none was answered, and under policies without probes.
     pub round_trip_us: Vec<u32>,
+    /// The ports that [`SessionEvent::UsePorts`](crate::SessionEvent::UsePorts) ordered last, all before the first order. Absent in reports of a
+    /// member that takes no such orders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<PortSet>,
+}
+
+/// UDP ports of a worker: bit *i* of the number stands for the *i*-th of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PortSet(pub u64);
+
+impl PortSet {
+    /// The first so many ports.
+    pub const fn first(ports: u8) -> Self {
+        Self(if ports >= 64 { u64::MAX } else { (1 << ports) - 1 })
+    }
+
+    /// Whether a port is one of them.
+    pub const fn contains(self, port: u8) -> bool {
+        port < 64 && self.0 >> port & 1 == 1
+    }
+
+    /// How many there are.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether it has a port, and none but the first so many.
+    pub const fn is_of(self, ports: u8) -> bool {
+        self.0 != 0 && self.0 & !Self::first(ports).0 == 0
+    }
 }
 
 impl PathReport {
@@ -77,6 +108,7 @@ impl PathReport {
         let ports = usize::from(udp_ports);
         self.sent.len() == ports
             && self.round_trip_us.len() == ports
+            && self.ordered.is_none_or(|ordered| ordered.is_of(udp_ports))
             && earlier.sent.iter().zip(&self.sent).all(|(earlier, now)| earlier <= now)
     }
 }
@@ -97,18 +129,32 @@ mod tests {
     #[test]
     fn impossible_reports_are_recognised() {
         let report =
-            |sent: &[u64], ports: usize| PathReport { sent: sent.to_vec(), round_trip_us: vec![0; ports] };
+            |sent: &[u64], ports: usize| PathReport { sent: sent.to_vec(), round_trip_us: vec![0; ports], ordered: None };
         let first = report(&[3, 4], 2);
         assert!(first.may_follow(&PathReport::default(), 2));
         assert!(report(&[3, 9], 2).may_follow(&first, 2));
         for impossible in [report(&[3], 1), report(&[3, 4], 1), report(&[3, 4, 5], 3), report(&[3, 3], 2)] {
             assert!(!impossible.may_follow(&first, 2), "{impossible:?}");
         }
+        for (ordered, possible) in [(1, true), (3, true), (0, false), (4, false), (u64::MAX, false)] {
+            let report = PathReport { ordered: Some(PortSet(ordered)), ..first.clone() };
+            assert_eq!(report.may_follow(&first, 2), possible, "{ordered}");
+        }
         let request = crate::SessionRequest::Paths(first);
         assert_eq!(
             serde_json::to_string(&request).unwrap(),
             r#"{"type":"paths","sent":[3,4],"round_trip_us":[0,0]}"#
         );
+    }
+
+    #[test]
+    fn sets_of_ports() {
+        assert_eq!([1, 2, 64].map(|ports| PortSet::first(ports).count()), [1, 2, 64]);
+        assert!(PortSet(0b101).contains(2) && !PortSet(0b101).contains(1) && !PortSet(u64::MAX).contains(64));
+        let event = crate::SessionEvent::UsePorts { ports: PortSet(u64::MAX) };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"type":"use_ports","ports":18446744073709551615}"#);
+        assert_eq!(serde_json::from_str::<crate::SessionEvent>(&text).unwrap(), event);
     }
 
     #[test]

@@ -12,13 +12,25 @@
 //! A path that is late for the second consecutive interval has its weight halved, down to [`WEIGHT_MIN`] of [`WEIGHT_MAX`]; one that is not has
 //! [`WEIGHT_STEP`] added. So a path that is much slower than others has lost 98 % of its share in eight intervals, a path is used
 //! again within two seconds after it has recovered, and where all paths wait alike, none is late.
+//!
+//! # Orders
+//!
+//! A control port that knows the fabric's hash may order which ports a worker with weights uses ([`Paths::use_ports`]); what is said above is
+//! then of those. Of the other ports one is probed in every interval. The order is suspended, and all ports are used, when for two intervals the
+//! fastest of its ports took longer than [`OVERDUE_FACTOR`] times the median of the others and [`OVERDUE_FLOOR`]. Its ports then
+//! have the least weight; when they have half of their weight again, it is in force again. It stays when the control port is gone.
 
 use core::time::Duration;
 
-use netfold_control::{Multipath, PATHS_MAX, PathPolicy, PathReport};
+use netfold_control::{Multipath, PATHS_MAX, PathPolicy, PathReport, PortSet};
 
 use crate::Instant;
 use crate::spray::{Mixed, Oblivious, PacketOutcome, Reps, Spray, ValuesError};
+
+mod order;
+
+use order::Order;
+pub use order::{OVERDUE_ALONE, OVERDUE_FACTOR, OVERDUE_FLOOR};
 
 /// How often each path is probed.
 pub const PROBE_INTERVAL: Duration = Duration::from_millis(50);
@@ -35,6 +47,9 @@ pub const WEIGHT_STEP: u16 = 2;
 /// Consecutive packets that leave from one port at most, but under [`PathPolicy::Spray`] and [`PathPolicy::Fixed`]: a socket sends them in one
 /// GSO packet. A path of less weight has shorter runs.
 pub const RUN: u8 = 8;
+
+/// What a packet takes of a path's deficit.
+const OF_PACKET: u16 = WEIGHT_MAX / RUN as u16;
 
 /// What marks the tag of a probe.
 const TAG: u32 = 0xa5 << 24;
@@ -83,6 +98,10 @@ pub struct Paths {
     turn: (u8, Instant),
     /// Of the last probe.
     number: u16,
+    /// The ports that are to be used.
+    order: Order,
+    /// The port, of those that are not used, that was probed last.
+    unused: u8,
 }
 
 impl core::fmt::Debug for Paths {
@@ -123,6 +142,8 @@ impl Paths {
             robin: (seed % u64::from(udp_ports)) as u8,
             turn: (0, Instant::ZERO),
             number: 0,
+            order: Order::all(udp_ports),
+            unused: 0,
         })
     }
 
@@ -161,7 +182,30 @@ impl Paths {
 
     /// Ends a run: what is sent next is not sent together with what was sent before.
     pub fn end_run(&mut self) {
+        let (path, left) = self.run;
+        if self.policy == PathPolicy::Weighted && left > 0 {
+            // It has the rest of its share later.
+            self.paths[usize::from(path)].deficit += u16::from(left) * OF_PACKET;
+        }
         self.run.1 = 0;
+    }
+
+    /// Uses these ports from now on, as long as they can be relied on. Ignores what is no set of its ports, and all orders under policies other than
+    /// [`PathPolicy::Weighted`].
+    pub fn use_ports(&mut self, now: Instant, ports: PortSet) {
+        if self.policy != PathPolicy::Weighted || !ports.is_of(self.count()) || ports == self.order.ports {
+            return;
+        }
+        self.end_run();
+        self.order = self.order.replaced(ports);
+        self.paths.iter_mut().for_each(|path| (path.probe, path.late_streak) = (None, 0));
+        self.turn = (self.order.first_used(), now.max(self.turn.1));
+    }
+
+    /// Whether the ordered ports are not relied on at present.
+    #[must_use]
+    pub fn is_order_suspended(&self) -> bool {
+        self.order.suspended
     }
 
     /// Records that the result of `slot` was received at the port of `path`; `marked`: a queue on the way of a packet was long.
@@ -190,14 +234,18 @@ impl Paths {
         if self.policy != PathPolicy::Weighted || now < at {
             return None;
         }
-        let apart = PROBE_INTERVAL / u32::from(self.count());
+        let next = self.next_turn(turn);
+        let turns = self.order.used().count() + u32::from(self.order.next_unused(0).is_some());
+        let apart = PROBE_INTERVAL / turns;
         // After a pause, in which nothing was sent, intervals begin anew.
         let paused = now - at > PROBE_INTERVAL;
-        self.turn = ((turn + 1) % self.count(), if paused { now } else { at } + apart);
+        self.turn = (next, if paused { now } else { at } + apart);
         if paused {
+            self.order.pause();
             self.paths.iter_mut().for_each(|path| (path.probe, path.late_streak) = (None, 0));
         } else {
             self.end_interval(now, turn);
+            self.end_round(now, turn);
         }
         let path = &mut self.paths[usize::from(turn)];
         let patience = PROBE_INTERVAL * PROBE_PATIENCE;
@@ -226,10 +274,13 @@ impl Paths {
     }
 
     fn end_interval(&mut self, now: Instant, index: u8) {
-        let limit = self.median().map(|median| median * 2 + LATE_FLOOR);
+        let limit = self.median(self.order.used()).map(|median| median * 2 + LATE_FLOOR);
         let path = &mut self.paths[usize::from(index)];
         let waited = path.probe.map(|(at, _)| now - at);
         let Some((took, limit)) = path.answered.max(waited).zip(limit) else { return };
+        if !self.order.used().contains(index) {
+            return;
+        }
         let weight = &mut path.stats.weight;
         if took <= limit {
             path.late_streak = 0;
@@ -245,11 +296,54 @@ impl Paths {
         }
     }
 
-    /// The median of the last answers of all paths.
-    fn median(&self) -> Option<Duration> {
+    /// The path whose interval ends after that of `turn`: those that are used in turn, and between two rounds one of the others.
+    fn next_turn(&mut self, turn: u8) -> u8 {
+        let used = self.order.used().contains(turn);
+        let after = used.then(|| self.order.next_used(turn)).flatten();
+        if let (true, None, Some(unused)) = (used, after, self.order.next_unused(self.unused)) {
+            self.unused = unused;
+            return unused;
+        }
+        after.unwrap_or_else(|| self.order.first_used())
+    }
+
+    /// After the last of the paths that are used: suspends the order, or resumes it.
+    fn end_round(&mut self, now: Instant, turn: u8) {
+        if !self.order.used().contains(turn) || self.order.next_used(turn).is_some() {
+            return;
+        }
+        let ports = self.order.ports;
+        let ordered = (0..).zip(&self.paths).filter(|(port, _)| ports.contains(*port));
+        if self.order.suspended {
+            let weight: u32 = ordered.map(|(_, path)| u32::from(path.stats.weight)).sum();
+            if weight * 2 >= u32::from(WEIGHT_MAX) * ports.count() {
+                self.order.resume();
+            }
+            return;
+        }
+        // A probe that is under way has not shown yet that the path is faster than it was.
+        let took = |path: &Path| match path.probe {
+            Some((at, _)) => Some(now - at).max(path.stats.round_trip),
+            None => path.answered,
+        };
+        let best = ordered.filter_map(|(_, path)| took(path)).min();
+        let others = self.median(PortSet(!ports.0));
+        if self.order.end_round(best, others) {
+            self.end_run();
+            for (port, path) in (0..).zip(&mut self.paths) {
+                if ports.contains(port) {
+                    path.stats.weight = WEIGHT_MIN;
+                }
+            }
+        }
+    }
+
+    /// The median of the last answers of these paths.
+    fn median(&self, ports: PortSet) -> Option<Duration> {
         let mut known = [Duration::ZERO; PATHS_MAX as usize];
         let mut count = 0;
-        for round_trip in self.paths.iter().filter_map(|path| path.stats.round_trip) {
+        let paths = (0..).zip(&self.paths).filter(|(port, _)| ports.contains(*port));
+        for round_trip in paths.filter_map(|(_, path)| path.stats.round_trip) {
             known[count] = round_trip;
             count += 1;
         }
@@ -261,16 +355,20 @@ impl Paths {
     /// The next path by deficit round robin, and the length of its run: each has packets in proportion to its weight, and the fewer at once the
     /// less it has.
     fn weighted(&mut self) -> (u8, u8) {
-        const OF_PACKET: u16 = WEIGHT_MAX / RUN as u16;
+        let used = self.order.used();
         // A path has a packet in every eighth round at least.
         loop {
             let index = self.robin;
             self.robin = (index + 1) % self.count();
+            if !used.contains(index) {
+                continue;
+            }
             let path = &mut self.paths[usize::from(index)];
-            let deficit = path.deficit + path.stats.weight;
-            path.deficit = deficit % OF_PACKET;
-            if deficit >= OF_PACKET {
-                return (index, (deficit / OF_PACKET) as u8);
+            let deficit = (path.deficit + path.stats.weight).min(2 * WEIGHT_MAX);
+            let packets = (deficit / OF_PACKET).min(RUN.into());
+            path.deficit = deficit - packets * OF_PACKET;
+            if packets > 0 {
+                return (index, packets as u8);
             }
         }
     }
@@ -285,6 +383,7 @@ impl Paths {
                 .stats()
                 .map(|stats| u32::try_from(micros(stats)).unwrap_or(u32::MAX))
                 .collect(),
+            ordered: (self.policy == PathPolicy::Weighted).then_some(self.order.ports),
         }
     }
 

@@ -15,7 +15,7 @@ mod joining;
 
 use core::time::Duration;
 
-use netfold_control::{Band, HEARTBEAT_MS, Hold, LEASE_MS, Refusal, Resume, SessionEvent, SessionRequest};
+use netfold_control::{Band, HEARTBEAT_MS, Hold, LEASE_MS, PortSet, Refusal, Resume, SessionEvent, SessionRequest};
 use std::collections::VecDeque;
 
 use crate::Instant;
@@ -104,7 +104,8 @@ impl SessionFailure {
             | SessionEvent::Resumed {}
             | SessionEvent::PeerLeft { .. }
             | SessionEvent::Band(_)
-            | SessionEvent::Hold(_) => None,
+            | SessionEvent::Hold(_)
+            | SessionEvent::UsePorts { .. } => None,
             SessionEvent::PeerLost { rank, message } => Some(Self::PeerLost { rank, message }),
             SessionEvent::Refused { reason, message } => Some(Self::Refused { reason, message }),
             SessionEvent::SwitchLost { message } => Some(Self::SwitchLost { message }),
@@ -145,6 +146,8 @@ pub enum SessionAction {
     Band(Band),
     /// The job's next iteration begins later.
     Hold(Hold),
+    /// The member sends from these of its UDP ports from now on.
+    UsePorts(PortSet),
 }
 
 /// How a session ended.
@@ -258,6 +261,7 @@ impl MemberSession {
                     SessionEvent::PeerLeft { rank } => self.act(SessionAction::PeerLeft { rank }),
                     SessionEvent::Band(band) => self.act(SessionAction::Band(band)),
                     SessionEvent::Hold(hold) if hold.is_valid() => self.act(SessionAction::Hold(hold)),
+                    SessionEvent::UsePorts { ports } => self.act(SessionAction::UsePorts(ports)),
                     event => self.fail_by(event),
                 }
                 self.beat();

@@ -183,3 +183,81 @@ fn ports_that_are_no_power_of_two_are_refused() {
     assert_eq!(one.next(at_us(0), u16::MAX), 0, "no such slot");
     one.on_result(at_us(1), u16::MAX, 200, true);
 }
+
+/// Ports 0 to 3 are those of one spine, and so on.
+fn spines(sent: &[u64]) -> Vec<u64> {
+    sent.chunks(4).map(|ports| ports.iter().sum()).collect()
+}
+
+#[test]
+fn ordered_ports_have_equal_shares_and_others_none() {
+    let mut paths = paths(16, PathPolicy::Weighted);
+    let mut fabric = Fabric::new(vec![50; 16]);
+    send(&mut paths, &mut fabric, (0, 300), 64);
+    let ordered = PortSet(0b0001_0010_0100_1000);
+    paths.use_ports(at_us(300_000), ordered);
+    assert_eq!(paths.report().ordered, Some(ordered));
+    let sent = send(&mut paths, &mut fabric, (300, 2000), 64);
+    for (port, sent) in (0..).zip(&sent) {
+        assert_eq!(*sent > 0, ordered.contains(port), "port {port}");
+    }
+    assert!(imbalance(&spines(&sent)) < 1.005, "{sent:?}");
+    // What is no set of its ports changes nothing; the order is replaced by another.
+    for wrong in [PortSet(0), PortSet(1 << 16), PortSet(u64::MAX)] {
+        paths.use_ports(at_us(2_000_000), wrong);
+        assert_eq!(paths.report().ordered, Some(ordered));
+    }
+    paths.use_ports(at_us(2_000_000), PortSet::first(16));
+    let sent = send(&mut paths, &mut fabric, (2000, 3000), 64);
+    assert!(imbalance(&sent) < 1.02, "{sent:?}");
+}
+
+#[test]
+fn an_order_is_suspended_while_its_paths_are_dead_or_slow() {
+    // A packet of a dead path is lost; a slow one carries a hundredth.
+    for (service_us, queue_us) in [(50, 0), (5000, 200_000)] {
+        let mut paths = paths(16, PathPolicy::Weighted);
+        let mut fabric = Fabric::new(vec![50; 16]);
+        paths.use_ports(at_us(0), PortSet(0xf));
+        let sent = spines(&send(&mut paths, &mut fabric, (0, 1000), 64));
+        assert_eq!(sent[1..], [0, 0, 0]);
+        fabric.service_us[..4].fill(service_us);
+        if queue_us == 0 {
+            fabric.free_at_us[..4].fill(u64::MAX / 2);
+        }
+        send(&mut paths, &mut fabric, (1000, 1800), 64);
+        assert!(paths.is_order_suspended());
+        let sent = spines(&send(&mut paths, &mut fabric, (1800, 2800), 64));
+        let left = sent[0] as f64 / sent.iter().sum::<u64>() as f64;
+        assert!(left < 0.05 && sent[1..].iter().all(|sent| *sent > 1000), "{sent:?}");
+        // It is in force again once they recover.
+        fabric.service_us[..4].fill(50);
+        fabric.free_at_us[..4].fill(0);
+        send(&mut paths, &mut fabric, (2800, 5500), 64);
+        assert!(!paths.is_order_suspended());
+        let sent = spines(&send(&mut paths, &mut fabric, (5500, 6500), 64));
+        assert_eq!(sent[1..], [0, 0, 0]);
+    }
+}
+
+#[test]
+fn a_slow_path_of_several_ordered_ones_loses_its_share() {
+    let mut paths = paths(16, PathPolicy::Weighted);
+    let mut fabric = Fabric::new(vec![50; 16]);
+    paths.use_ports(at_us(0), PortSet(0x1111));
+    fabric.service_us[4] = 5000;
+    send(&mut paths, &mut fabric, (0, 1500), 64);
+    let sent = spines(&send(&mut paths, &mut fabric, (1500, 2500), 64));
+    assert!(sent[1] * 20 < sent[0] && !paths.is_order_suspended(), "{sent:?}");
+}
+
+#[test]
+fn policies_without_weights_take_no_orders() {
+    for policy in [PathPolicy::Fixed, PathPolicy::Spray, PathPolicy::Reps, PathPolicy::Mixed] {
+        let mut paths = paths(4, policy);
+        paths.use_ports(at_us(0), PortSet(1));
+        assert_eq!(paths.report().ordered, None);
+        let used: std::collections::BTreeSet<u8> = (0..400).map(|slot| paths.next(at_us(1), slot)).collect();
+        assert!(used.len() > 1, "{policy:?}");
+    }
+}

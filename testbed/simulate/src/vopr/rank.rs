@@ -435,7 +435,7 @@ impl World {
                 true
             }
             // No schedule delays jobs in the simulation.
-            SessionAction::Hold(_) => true,
+            SessionAction::Hold(_) | SessionAction::UsePorts(_) => true,
         };
         if !sent {
             self.ranks[index].members[at].session.handle_send_failure();
