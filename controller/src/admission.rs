@@ -24,6 +24,7 @@ mod join;
 mod lifecycle;
 mod links;
 mod path;
+mod paths;
 mod persist;
 mod presence;
 mod rate_limiter;
@@ -54,15 +55,16 @@ use crate::message::Refused;
 use crate::policy::Sharing;
 use crate::rebalance::PlacementPolicy;
 use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
+use crate::route::hash::EqualPaths;
 use crate::schedule::Schedule;
 use crate::schedule::interleave::Interleaver;
 use crate::timers::{Timer, Timers};
 use crate::view::StallReportCounters;
 use netfold_control::{
-    CongestionAlgorithm, MemberCounters, Multipath, RESUME_MS, Refusal, SessionEvent, SessionRequest,
+    CongestionAlgorithm, MemberCounters, Multipath, PortSet, RESUME_MS, Refusal, SessionEvent, SessionRequest,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Limits and times of admission.
@@ -107,6 +109,10 @@ pub struct Config {
     pub congestion: CongestionAlgorithm,
     /// From how many UDP ports workers send, where their switches allow it, and how they choose among them; `None`: from one.
     pub multipath: Option<Multipath>,
+    /// The equal paths between workers and their switches, where their hash is known.
+    pub equal_paths: Option<EqualPaths>,
+    /// Address of the switches whose [`SwitchInfo::data`](crate::fleet::SwitchInfo::data) is the control port's, where there is one such address.
+    pub own_address: Option<IpAddr>,
     /// Which classes of packets jobs have.
     pub banding: Banding,
     /// What is done about jobs whose communication patterns are known.
@@ -151,6 +157,8 @@ impl Config {
             switch_timeout: Duration::ZERO,
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
+            equal_paths: None,
+            own_address: None,
             banding: Banding::default(),
             schedule: Schedule::Off,
             placement: PlacementPolicy::Static,
@@ -265,6 +273,8 @@ struct Session {
     banded: bool,
     /// It has reported a pattern of its job's iterations.
     patterned: bool,
+    /// The UDP ports that it was ordered to use last in this session.
+    ordered: Option<PortSet>,
 }
 
 /// The job that a name refers to at the moment.
@@ -400,6 +410,7 @@ impl Coordinator {
                 counted: now,
                 banded: false,
                 patterned: false,
+                ordered: None,
             },
         );
         self.timers.arm(now + self.config.lease, Timer::Lease(id));
@@ -473,7 +484,7 @@ impl Coordinator {
             }
             (SessionRequest::Alive { .. }, _) => {}
             (SessionRequest::Pattern(pattern), stage) => self.note_pattern(id, stage, pattern),
-            (SessionRequest::Paths(report), stage) => self.note_paths(stage, report),
+            (SessionRequest::Paths(report), stage) => self.note_paths(id, stage, report),
             (SessionRequest::Stalled(report), stage) => self.note_stall(stage, report),
             (SessionRequest::Leave {}, stage) => self.leave(id, stage),
         }

@@ -28,6 +28,7 @@
 pub mod ecmp;
 mod error;
 mod grow;
+pub mod hash;
 pub mod stripe;
 
 pub use error::{RouteError, Unfit};

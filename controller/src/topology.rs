@@ -44,6 +44,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use crate::route::hash::EqualPaths;
 use netfold_p4::profile::{Encapsulation, Profile, by_name};
 
 /// Most switches of a topology.
@@ -358,6 +359,7 @@ pub struct Topology {
     names: BTreeMap<String, SwitchId>,
     aggregators: aggregator::Aggregators,
     ecmp: bool,
+    equal_paths: Option<EqualPaths>,
 }
 
 impl Topology {
@@ -366,10 +368,21 @@ impl Topology {
         self.ecmp
     }
 
+    /// The equal paths of that fabric and its hash, where they are known.
+    pub fn equal_paths(&self) -> Option<EqualPaths> {
+        self.equal_paths
+    }
+
     /// The same network, whose fabric does so or not.
     #[must_use]
     pub fn with_ecmp(self, ecmp: bool) -> Self {
-        Self { ecmp, ..self }
+        Self { ecmp, equal_paths: None, ..self }
+    }
+
+    /// The same network, whose fabric has these equal paths.
+    #[must_use]
+    pub fn with_equal_paths(self, equal_paths: EqualPaths) -> Self {
+        Self { ecmp: true, equal_paths: Some(equal_paths), ..self }
     }
 
     /// One software switch that every IPv4 address is at: all that development needs. `p4runtime` is where its P4Runtime

@@ -178,6 +178,8 @@ pub struct PathsView {
     pub avoided_count: u32,
     /// The first 16 of them.
     pub avoided: Vec<AvoidedPathView>,
+    /// Workers of a tree that use ports which spread exactly over the fabric's equal paths; the most of any tree. 0 where its hash is not known.
+    pub exact: u32,
 }
 
 /// A path that a worker avoids.

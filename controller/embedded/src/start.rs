@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use netfold_control::{CongestionAlgorithm, Multipath};
 use netfold_controller::admission::Config;
+use netfold_controller::route::hash::EqualPaths;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
 use netfold_listener::ListenerCounters;
@@ -48,6 +49,7 @@ pub struct Builder {
     join_timeout: Duration,
     congestion: CongestionAlgorithm,
     multipath: Option<Multipath>,
+    equal_paths: Option<EqualPaths>,
     dscp: Dscp,
     egress: Option<QueueConfig>,
     open: Open,
@@ -176,6 +178,14 @@ impl Builder {
     #[must_use]
     pub fn multipath(mut self, multipath: Option<Multipath>) -> Self {
         self.multipath = multipath;
+        self
+    }
+
+    /// The equal paths between workers and this switch, where their hash is known: workers with several UDP ports then use those that spread
+    /// exactly. For switches that listen at one address.
+    #[must_use]
+    pub fn equal_paths(mut self, equal_paths: Option<EqualPaths>) -> Self {
+        self.equal_paths = equal_paths;
         self
     }
 
@@ -319,6 +329,8 @@ impl Builder {
             config.join_timeout = self.join_timeout;
             config.congestion = self.congestion;
             config.multipath = self.multipath;
+            config.equal_paths = self.equal_paths;
+            config.own_address = Some(data.ip()).filter(|ip| !ip.is_unspecified());
             // Each queue has tables of its own.
             config.jobs_max = JOBS_SOFTWARE as usize * queues.len();
             let mut plane = Plane::queues(queues.iter().map(|queue| self.driver(queue)).collect());
@@ -416,6 +428,7 @@ impl EmbeddedSwitch {
             join_timeout: JOIN_TIMEOUT,
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
+            equal_paths: None,
             dscp: Dscp::NONE,
             egress: None,
             open: over_udp(),

@@ -11,6 +11,7 @@ use netfold_controller::plane::Plane;
 use netfold_controller::policy::Sharing;
 use netfold_controller::rebalance::PlacementPolicy;
 use netfold_controller::record::Store;
+use netfold_controller::route::hash::EqualPaths;
 use netfold_controller::schedule::Schedule;
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
@@ -55,6 +56,8 @@ pub struct JobConfig {
     pub congestion: CongestionAlgorithm,
     /// From how many UDP ports workers send, where their switches allow it; `None`: from one.
     pub multipath: Option<Multipath>,
+    /// The equal paths between workers and their switches, where their hash is known.
+    pub equal_paths: Option<EqualPaths>,
     /// How classes of packets are assigned to jobs.
     pub banding: Banding,
     /// What is done about jobs whose communication patterns are known.
@@ -74,6 +77,7 @@ impl Default for JobConfig {
             join_timeout: Duration::from_secs(30),
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
+            equal_paths: None,
             banding: Banding::default(),
             schedule: Schedule::Off,
             placement: PlacementPolicy::Static,
@@ -145,6 +149,7 @@ impl Controller {
             join_timeout: config.jobs.join_timeout,
             congestion: config.jobs.congestion,
             multipath: config.jobs.multipath,
+            equal_paths: config.jobs.equal_paths,
             banding: config.jobs.banding,
             schedule: config.jobs.schedule,
             placement: config.jobs.placement,

@@ -5,9 +5,9 @@ use crate::jobs::{ActiveTree, JobEvent, TreePhase};
 use crate::record::JobName;
 use crate::schedule::Schedule;
 use crate::schedule::interleave::{CONFIDENCE_MIN, Delay, Interleaver, Observed};
-use crate::traffic::{AVOIDED_MAX, TreePattern};
-use crate::view::{PathsView, PatternView};
-use netfold_control::{CommunicationPattern, Hold, Iteration, PathPolicy, PathReport, SessionEvent};
+use crate::traffic::TreePattern;
+use crate::view::PatternView;
+use netfold_control::{CommunicationPattern, Hold, Iteration, SessionEvent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -42,46 +42,8 @@ impl Coordinator {
         }
     }
 
-    /// A member reports how it uses its paths.
-    pub(super) fn note_paths(&mut self, stage: Stage, report: PathReport) {
-        let Stage::Active { job, rank } = stage else { return };
-        let now = self.now;
-        if let Some(active) = self.active.get_mut(&job)
-            && active.members.contains_key(&rank)
-        {
-            active.paths.report(now, rank, active.spec.udp_ports, report);
-        }
-    }
-
-    /// How the job's workers use their paths, not in its groups; once that is known.
-    pub(super) fn paths_view(&self, name: &JobName) -> Option<PathsView> {
-        let policy = self.config.multipath.map(|multipath| multipath.policy).unwrap_or_default();
-        let mut view: Option<PathsView> = None;
-        for tree in self.running_trees(name).filter(|tree| tree.spec.udp_ports > 1) {
-            let (members, avoided) = tree.paths.avoided(self.now, tree.name.tree);
-            let count = |items: usize| u32::try_from(items).unwrap_or(u32::MAX);
-            let view = view.get_or_insert_with(|| PathsView {
-                udp_ports: tree.spec.udp_ports,
-                policy,
-                members: 0,
-                avoided_count: 0,
-                avoided: Vec::new(),
-            });
-            view.members = view.members.max(count(members));
-            // Others send by some paths less for no reason, or until they are drawn again.
-            if !matches!(policy, PathPolicy::Weighted | PathPolicy::Mixed) {
-                continue;
-            }
-            view.avoided_count = view.avoided_count.saturating_add(count(avoided.len()));
-            view.avoided.extend(avoided);
-        }
-        let mut view = view.filter(|view| view.members > 0)?;
-        view.avoided.truncate(AVOIDED_MAX);
-        Some(view)
-    }
-
     /// The trees of a job, not of its groups, that run.
-    fn running_trees(&self, name: &JobName) -> impl Iterator<Item = &ActiveTree> {
+    pub(super) fn running_trees(&self, name: &JobName) -> impl Iterator<Item = &ActiveTree> {
         self.trees_of(name, "").filter_map(|(_, named)| match named {
             Named::Active(job) => self.active.get(&job).filter(|active| active.phase == TreePhase::Running),
             Named::Forming(_) => None,

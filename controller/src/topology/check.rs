@@ -33,7 +33,17 @@ impl Topology {
             neighbours[a.switch.index()].push((LinkId(index as u32), b.switch));
             neighbours[b.switch.index()].push((LinkId(index as u32), a.switch));
         }
-        Ok(Self { switches, hosts, links, neighbours, addresses, names, aggregators, ecmp: false })
+        Ok(Self {
+            switches,
+            hosts,
+            links,
+            neighbours,
+            addresses,
+            names,
+            aggregators,
+            ecmp: false,
+            equal_paths: None,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be wrong with a topology.
 
+use crate::route::hash::EqualPathsError;
 use std::fmt;
 
 use netfold_p4::profile::named;
@@ -63,6 +64,9 @@ pub enum Problem {
     /// The file is no TOML, a key is unknown or missing, or a value is of the wrong kind.
     #[error("{0}")]
     Syntax(String),
+    /// The equal paths of the fabric are not described.
+    #[error("ecmp: {0}")]
+    Ecmp(EqualPathsError),
     /// The file is too long.
     #[error("the file is {0} bytes long: at most {FILE_LEN_MAX}")]
     Length(usize),

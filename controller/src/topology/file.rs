@@ -12,19 +12,40 @@ use super::{
     Attachment, CPU_PORT, Element, End, FILE_LEN_MAX, Host, Kind, Link, Mac, Prefix, PrefixError, Problem,
     RATE_DEFAULT, Role, Switch, SwitchId, Tls, Topology, TopologyError,
 };
+use crate::route::hash::EqualPaths;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Whether fabrics between workers and switches spread flows over equal paths.
-    #[serde(default)]
-    ecmp: bool,
+    /// Whether fabrics between workers and switches spread flows over equal paths, and how.
+    ecmp: Option<Spanned<Ecmp>>,
     #[serde(default)]
     switch: Vec<Spanned<SwitchTable>>,
     #[serde(default)]
     host: Vec<Spanned<HostTable>>,
     #[serde(default)]
     link: Vec<Spanned<LinkTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "ecmp is true, false, or a table with hash, paths, and where they are needed seed and rate"
+)]
+enum Ecmp {
+    /// By some hash of UDP ports, or not.
+    Is(bool),
+    /// By a hash that is known.
+    Known(EcmpTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EcmpTable {
+    hash: String,
+    seed: Option<u32>,
+    paths: u8,
+    rate: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -145,8 +166,21 @@ impl Topology {
             links.push(link(table, &names).map_err(|problem| located(at, element, problem))?);
         }
         let topology = Self::new(switches, hosts, links).map_err(|error| lines.locate(error))?;
-        Ok(topology.with_ecmp(file.ecmp))
+        let Some(ecmp) = file.ecmp else { return Ok(topology) };
+        let at = line(ecmp.span().start);
+        match ecmp.into_inner() {
+            Ecmp::Is(ecmp) => Ok(topology.with_ecmp(ecmp)),
+            Ecmp::Known(table) => {
+                let paths = equal_paths(&table).map_err(|problem| whole(Some(at), problem))?;
+                Ok(topology.with_equal_paths(paths))
+            }
+        }
     }
+}
+
+fn equal_paths(table: &EcmpTable) -> Result<EqualPaths, Problem> {
+    let rate_bps = table.rate.as_deref().map(rate_of).transpose()?;
+    EqualPaths::new(&table.hash, table.seed, table.paths, rate_bps).map_err(Problem::Ecmp)
 }
 
 impl Lines {
@@ -241,16 +275,7 @@ fn link(table: LinkTable, names: &BTreeMap<String, usize>) -> Result<Link, Probl
         Ok(End { switch: known(name, names)?, port, mac: mac(mac_key, mac_text)? })
     };
     let ends = [end("a", table.a, "mac_a", table.mac_a)?, end("b", table.b, "mac_b", table.mac_b)?];
-    let rate_bps = match table.rate {
-        None => RATE_DEFAULT,
-        Some(text) => match rate(&text) {
-            Some(rate) => rate,
-            None => {
-                let want = "bits a second with K, M, G or T behind, such as \"100G\"";
-                return Err(Problem::Value { key: "rate", value: text, want });
-            }
-        },
-    };
+    let rate_bps = table.rate.as_deref().map_or(Ok(RATE_DEFAULT), rate_of)?;
     Ok(Link { ends, rate_bps })
 }
 
@@ -265,6 +290,11 @@ fn mac(key: &'static str, text: Option<String>) -> Result<Option<Mac>, Problem> 
         text.parse().map_err(|_| Problem::Value { key, value: text, want })
     })
     .transpose()
+}
+
+fn rate_of(text: &str) -> Result<u64, Problem> {
+    let want = "bits a second with K, M, G or T behind, such as \"100G\"";
+    rate(text).ok_or_else(|| Problem::Value { key: "rate", value: text.to_owned(), want })
 }
 
 /// Bits a second of "100G", "2.5G" or "400000000".

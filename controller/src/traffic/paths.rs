@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use netfold_control::PathReport;
+use netfold_control::{PathReport, PortSet};
 
 use crate::view::AvoidedPathView;
 
@@ -37,11 +37,11 @@ struct MemberPaths {
 }
 
 impl TreePaths {
-    /// Takes what a member with so many UDP ports reports. What cannot follow its last report is ignored.
-    pub(crate) fn report(&mut self, now: Duration, rank: u16, udp_ports: u8, report: PathReport) {
+    /// Takes what a member with so many UDP ports reports. What cannot follow its last report is ignored; then the reply is false.
+    pub(crate) fn report(&mut self, now: Duration, rank: u16, udp_ports: u8, report: PathReport) -> bool {
         let earlier = self.0.get(&rank).map(|member| &member.newest);
         if !report.may_follow(earlier.unwrap_or(&PathReport::default()), udp_ports) {
-            return;
+            return false;
         }
         let member = self.0.entry(rank).or_default();
         // What was sent before the first report may be long ago: a controller that has restarted does not know.
@@ -60,6 +60,12 @@ impl TreePaths {
             member.counted_at = now;
         }
         member.newest = report;
+        true
+    }
+
+    /// The ports that members were ordered to use, as they report.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = (u16, PortSet)> {
+        self.0.iter().filter_map(|(rank, member)| Some((*rank, member.newest.ordered?)))
     }
 
     /// How many members' shares are known, and the paths that are avoided.
@@ -71,9 +77,12 @@ impl TreePaths {
         let (mut members, mut avoided) = (0, Vec::new());
         for (rank, member, shares) in fresh {
             members += 1;
-            let even = 1.0 / shares.len() as f64;
-            for (path, share) in shares.iter().enumerate().filter(|(_, share)| **share < AVOIDED_SHARE * even)
-            {
+            // Ports that a member was ordered not to use are not avoided by it.
+            let used = member.newest.ordered.unwrap_or(PortSet::first(shares.len() as u8));
+            let even = 1.0 / f64::from(used.count());
+            let small =
+                |(path, share): &(usize, &f64)| used.contains(*path as u8) && **share < AVOIDED_SHARE * even;
+            for (path, share) in shares.iter().enumerate().filter(small) {
                 let round_trip_us = member.newest.round_trip_us[path];
                 avoided.push(AvoidedPathView { rank, tree, path: path as u8, share: *share, round_trip_us });
             }
@@ -89,7 +98,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn report(sent: [u64; 4]) -> PathReport {
-        PathReport { sent: sent.to_vec(), round_trip_us: vec![100, 200, 40_000, 0] }
+        PathReport { sent: sent.to_vec(), round_trip_us: vec![100, 200, 40_000, 0], ordered: None }
     }
 
     #[test]
@@ -115,15 +124,31 @@ mod tests {
     }
 
     #[test]
+    fn ports_that_are_not_to_be_used_are_not_avoided() {
+        let mut tree = TreePaths::default();
+        let ordered = Some(PortSet(0b0110));
+        let report = |sent| PathReport { ordered, ..report(sent) };
+        tree.report(SECOND, 0, 4, report([100; 4]));
+        tree.report(3 * SECOND, 0, 4, report([100, 1_100, 1_000, 100]));
+        assert_eq!(tree.avoided(3 * SECOND, 0), (1, vec![]));
+        tree.report(6 * SECOND, 0, 4, report([100, 2_900, 1_200, 100]));
+        let (_, avoided) = tree.avoided(6 * SECOND, 0);
+        assert_eq!(avoided.iter().map(|avoided| avoided.path).collect::<Vec<_>>(), [2]);
+        assert_eq!(tree.ordered().collect::<Vec<_>>(), [(0, PortSet(0b0110))]);
+    }
+
+    #[test]
     fn impossible_reports_change_nothing() {
         let mut tree = TreePaths::default();
         tree.report(SECOND, 0, 4, report([0; 4]));
         tree.report(3 * SECOND, 0, 4, report([1_000, 1_000, 0, 1_000]));
         let before = tree.avoided(3 * SECOND, 0);
         assert_eq!(before.1.len(), 1);
-        tree.report(3 * SECOND, 0, 4, PathReport { sent: vec![9_000; 2], round_trip_us: vec![0; 2] });
+        let other =
+            |sent: Vec<u64>, round_trip_us: Vec<u32>| PathReport { sent, round_trip_us, ordered: None };
+        assert!(!tree.report(3 * SECOND, 0, 4, other(vec![9_000; 2], vec![0; 2])));
         tree.report(3 * SECOND, 0, 4, report([2_000, 999, 2_000, 2_000]));
-        tree.report(3 * SECOND, 0, 4, PathReport { sent: vec![9_000; 4], round_trip_us: Vec::new() });
+        assert!(!tree.report(3 * SECOND, 0, 4, other(vec![9_000; 4], Vec::new())));
         assert_eq!(tree.avoided(3 * SECOND, 0), before);
         // Counters near their end.
         tree.report(6 * SECOND, 0, 4, report([u64::MAX; 4]));

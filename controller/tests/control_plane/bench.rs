@@ -347,7 +347,10 @@ impl Bench {
             }
             SessionEvent::PeerLost { .. } => assert!(received.takes_part() && received.lost().is_none()),
             SessionEvent::Refused { .. } => assert_eq!(received.refusal(), None),
-            SessionEvent::PeerLeft { .. } | SessionEvent::Band(_) | SessionEvent::Hold(_) => {
+            SessionEvent::PeerLeft { .. }
+            | SessionEvent::Band(_)
+            | SessionEvent::Hold(_)
+            | SessionEvent::UsePorts { .. } => {
                 assert!(received.takes_part());
             }
             SessionEvent::Path(_) | SessionEvent::Paths { .. } => {

@@ -69,7 +69,7 @@ fn paths_that_a_member_avoids_are_shown() {
     };
     let report = |sent: u64, by_fifth: u64| {
         let sent = (0..16).map(|path| if path == 5 { by_fifth } else { sent }).collect();
-        SessionRequest::Paths(PathReport { sent, round_trip_us: vec![300; 16] })
+        SessionRequest::Paths(PathReport { sent, round_trip_us: vec![300; 16], ordered: None })
     };
     assert_eq!(paths(&bench), None);
     members.iter().for_each(|id| bench.say(*id, report(10, 10)));
@@ -88,7 +88,11 @@ fn paths_that_a_member_avoids_are_shown() {
     bench.say(members[1], report(0, 0));
     bench.say(
         members[1],
-        SessionRequest::Paths(PathReport { sent: vec![1 << 40; 64], round_trip_us: vec![1; 64] }),
+        SessionRequest::Paths(PathReport {
+            sent: vec![1 << 40; 64],
+            round_trip_us: vec![1; 64],
+            ordered: None,
+        }),
     );
     assert_eq!(paths(&bench), Some(seen));
     bench.pass(Duration::from_millis(500));

@@ -128,8 +128,11 @@ mod tests {
 
     #[test]
     fn impossible_reports_are_recognised() {
-        let report =
-            |sent: &[u64], ports: usize| PathReport { sent: sent.to_vec(), round_trip_us: vec![0; ports], ordered: None };
+        let report = |sent: &[u64], ports: usize| PathReport {
+            sent: sent.to_vec(),
+            round_trip_us: vec![0; ports],
+            ordered: None,
+        };
         let first = report(&[3, 4], 2);
         assert!(first.may_follow(&PathReport::default(), 2));
         assert!(report(&[3, 9], 2).may_follow(&first, 2));

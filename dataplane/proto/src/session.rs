@@ -15,7 +15,9 @@ mod joining;
 
 use core::time::Duration;
 
-use netfold_control::{Band, HEARTBEAT_MS, Hold, LEASE_MS, PortSet, Refusal, Resume, SessionEvent, SessionRequest};
+use netfold_control::{
+    Band, HEARTBEAT_MS, Hold, LEASE_MS, PortSet, Refusal, Resume, SessionEvent, SessionRequest,
+};
 use std::collections::VecDeque;
 
 use crate::Instant;

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use netfold_control::{Multipath, PathPolicy};
+use netfold_controller::route::hash::EqualPaths;
 use netfold_testkit::namespace::CommandError;
 use serde::Serialize;
 
@@ -31,6 +32,32 @@ pub const SLOW_PART: f64 = 0.1;
 
 /// The spine that becomes slow.
 const SLOW_SPINE: usize = 0;
+
+/// The seed of the leaves' hash, where the kernel takes one.
+const SEED: u32 = 7;
+
+/// How the workers of a job choose their UDP ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortChoice {
+    /// Each has one.
+    One,
+    /// Each has several, used by this policy.
+    Policy(PathPolicy),
+    /// Each has several, of which it uses by weight those that spread exactly: the hash is known.
+    Exact,
+}
+
+impl PortChoice {
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::One => "-",
+            Self::Policy(policy) => policy.name(),
+            Self::Exact => "exact",
+        }
+    }
+}
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -101,6 +128,8 @@ pub struct Balance {
     pub udp_ports: u8,
     /// How they were chosen; none with one port.
     pub policy: Option<PathPolicy>,
+    /// Whether they were those that spread exactly.
+    pub exact: bool,
     /// Bytes that passed each spine, in both directions.
     pub spine_bytes: Vec<u64>,
     /// The most of these over their mean.
@@ -167,14 +196,28 @@ impl PathsRig {
         Some(Multipath { udp_ports: self.config.udp_ports, policy })
     }
 
-    /// Runs a job with one UDP port a worker, or with several.
+    /// The fabric's equal paths, if the kernel takes a seed for its hash: from Linux 6.11 on.
+    #[must_use]
+    pub fn equal_paths(&self) -> Option<EqualPaths> {
+        self.fabric
+            .is_seeded()
+            .then(|| EqualPaths::new("linux", Some(SEED), self.config.spines, None).ok())?
+    }
+
+    /// Runs a job whose workers choose their UDP ports so.
     ///
     /// # Errors
     ///
     /// [`PathsError`].
-    pub fn balance(&self, policy: Option<PathPolicy>) -> Result<Balance, PathsError> {
-        let multipath = policy.and_then(|policy| self.multipath(policy));
-        let mut job = Job::start(&self.config, &self.fabric, multipath)?;
+    pub fn balance(&self, choice: PortChoice) -> Result<Balance, PathsError> {
+        let equal_paths = self.equal_paths().filter(|_| choice == PortChoice::Exact);
+        let multipath = match choice {
+            PortChoice::One => None,
+            PortChoice::Policy(policy) => self.multipath(policy),
+            PortChoice::Exact => equal_paths
+                .map(|paths| Multipath { udp_ports: paths.udp_ports(), policy: PathPolicy::Weighted }),
+        };
+        let mut job = Job::start(&self.config, &self.fabric, (multipath, equal_paths))?;
         job.run_for(SETTLING)?;
         let (operations, begun) = (job.operations(), Instant::now());
         let before = self.fabric.bytes()?;
@@ -184,7 +227,8 @@ impl PathsRig {
         let spine_bytes: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
         Ok(Balance {
             udp_ports: multipath.map_or(1, |multipath| multipath.udp_ports),
-            policy,
+            policy: multipath.map(|multipath| multipath.policy),
+            exact: equal_paths.is_some(),
             imbalance: imbalance(&spine_bytes),
             spine_bytes,
             rate: operations as f64 * self.config.bytes as f64 / seconds / 1e6,
@@ -199,7 +243,7 @@ impl PathsRig {
     ///
     /// [`PathsError`].
     pub fn slow_spine(&self, policy: PathPolicy) -> Result<SlowSpine, PathsError> {
-        let mut job = Job::start(&self.config, &self.fabric, self.multipath(policy))?;
+        let mut job = Job::start(&self.config, &self.fabric, (self.multipath(policy), None))?;
         job.run_for(SETTLING)?;
         let mut samples = Samples::default();
         let read = |job: &Job, samples: &mut Samples| -> Result<(), PathsError> {

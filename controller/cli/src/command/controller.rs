@@ -15,6 +15,7 @@ use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::policy::Sharing;
 use netfold_controller::rebalance::PlacementPolicy;
+use netfold_controller::route::hash::EqualPaths;
 use netfold_controller::schedule::Schedule;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::ControllerEvent;
@@ -316,6 +317,17 @@ impl ControllerCommand {
         self.topology.as_deref().map(topology_in).transpose()
     }
 
+    /// The equal paths of the fabric, where their hash is known, and the UDP ports of each worker where no number is given.
+    fn paths_of(&self, topology: Option<&Topology>) -> (Option<EqualPaths>, u8) {
+        let equal_paths = self.multipath.equal_paths().or(topology.and_then(Topology::equal_paths));
+        let default_ports = match equal_paths {
+            Some(paths) => paths.udp_ports(),
+            None if topology.is_some_and(Topology::has_ecmp) => UDP_PORTS_WITH_ECMP,
+            None => 1,
+        };
+        (equal_paths, default_ports)
+    }
+
     fn start(
         &self,
         state: Option<RecordLocation>,
@@ -330,11 +342,12 @@ impl ControllerCommand {
                     .into(),
             ));
         }
-        let has_ecmp = topology.as_ref().is_some_and(Topology::has_ecmp);
+        let (equal_paths, default_ports) = self.paths_of(topology.as_ref());
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),
             congestion: self.congestion,
-            multipath: self.multipath.multipath(if has_ecmp { UDP_PORTS_WITH_ECMP } else { 1 }),
+            multipath: self.multipath.multipath(default_ports),
+            equal_paths,
             banding: Banding {
                 ranking: self.ranking(),
                 bands: self.bands.clone(),

@@ -442,6 +442,12 @@ fn paths(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         counted(paths.members, "worker", "workers"),
         if paths.members == 1 { "s" } else { "" }
     ))?;
+    if paths.exact > 0 {
+        let workers = counted(paths.exact, "worker", "workers");
+        let verb = if paths.exact == 1 { "uses" } else { "use" };
+        output
+            .line(format_args!("            {workers} {verb} ports that spread exactly over equal paths"))?;
+    }
     for avoided in paths.avoided.iter().take(SHOWN_MAX) {
         let took = match avoided.round_trip_us {
             0 => String::new(),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use netfold_control::{Multipath, PATHS_MAX, PathPolicy};
+use netfold_controller::route::hash::EqualPaths;
 
 /// Paths between workers and switches.
 #[derive(Debug, Clone, Args)]
@@ -15,13 +16,24 @@ pub(super) struct MultipathArgs {
     /// acknowledged without a mark, else any) or mixed (the same, else one that has not failed of late).
     #[arg(long, value_name = "POLICY", default_value = "weighted", value_parser = policy)]
     path_policy: PathPolicy,
+    /// The hash by which the fabric spreads flows over its equal paths, if it is known: linux,seed=SEED,paths=NUMBER (Linux routers with
+    /// fib_multipath_hash_policy=1 and that fib_multipath_hash_seed) or crc32,paths=NUMBER (of source, destination, protocol and ports). Workers then
+    /// use those of their ports that spread exactly.
+    #[arg(long, value_name = "HASH,...")]
+    path_hash: Option<EqualPaths>,
 }
 
 impl MultipathArgs {
     /// With `default` ports where no number was given; `None`: one.
     pub(super) fn multipath(&self, default: u8) -> Option<Multipath> {
-        let udp_ports = self.paths.unwrap_or(default);
+        let known = self.path_hash.map_or(1, |paths| paths.udp_ports());
+        let udp_ports = self.paths.unwrap_or(default.max(known));
         (udp_ports > 1).then_some(Multipath { udp_ports, policy: self.path_policy })
+    }
+
+    /// The equal paths of the fabric, where their hash is given.
+    pub(super) fn equal_paths(&self) -> Option<EqualPaths> {
+        self.path_hash
     }
 }
 

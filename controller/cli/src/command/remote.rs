@@ -151,6 +151,7 @@ fn paths_value(paths: &v1::Paths) -> Value {
     json!({
         "udp_ports": paths.udp_ports, "policy": paths.policy, "members": paths.members,
         "avoided_count": paths.avoided_count, "avoided": avoided.collect::<Vec<_>>(),
+        "exact": paths.exact,
     })
 }
 

@@ -139,6 +139,9 @@ pub struct Paths {
     /// The first 16 of them.
     #[prost(message, repeated, tag = "5")]
     pub avoided: ::prost::alloc::vec::Vec<AvoidedPath>,
+    /// Workers of a tree that use ports which spread exactly over the fabric's equal paths; the most of any tree. 0 where its hash is not known.
+    #[prost(uint32, tag = "6")]
+    pub exact: u32,
 }
 /// A path that a worker avoids.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

@@ -158,7 +158,7 @@ fn pattern(pattern: PatternView) -> v1::Pattern {
 }
 
 fn paths(paths: PathsView) -> v1::Paths {
-    let PathsView { udp_ports, policy, members, avoided_count, avoided } = paths;
+    let PathsView { udp_ports, policy, members, avoided_count, avoided, exact } = paths;
     let avoided = avoided.into_iter().map(|AvoidedPathView { rank, tree, path, share, round_trip_us }| {
         v1::AvoidedPath { rank: rank.into(), tree: tree.into(), path: path.into(), share, round_trip_us }
     });
@@ -168,6 +168,7 @@ fn paths(paths: PathsView) -> v1::Paths {
         members,
         avoided_count,
         avoided: avoided.collect(),
+        exact,
     }
 }
 

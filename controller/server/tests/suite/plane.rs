@@ -129,6 +129,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             policy: PathPolicy::Weighted,
             members: 4,
             avoided_count: 1,
+            exact: 2,
             avoided: vec![AvoidedPathView { rank: 2, tree: 0, path: 5, share: 0.001, round_trip_us: 40_000 }],
         }),
         schedule: None,

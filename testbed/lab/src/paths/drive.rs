@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use netfold_control::Multipath;
+use netfold_controller::route::hash::EqualPaths;
 use netfold_measure::process::{self, Output};
 use netfold_testkit::process::Process;
 
@@ -32,7 +33,7 @@ impl Job {
     pub(super) fn start(
         config: &PathsConfig,
         fabric: &Fabric,
-        multipath: Option<Multipath>,
+        (multipath, equal_paths): (Option<Multipath>, Option<EqualPaths>),
     ) -> Result<Self, PathsError> {
         let (sender, outputs) = mpsc::channel();
         let mut job = Self { processes: Vec::new(), outputs, done: vec![0; config.workers.into()], wrong: 0 };
@@ -41,6 +42,9 @@ impl Job {
         command.args(["--json", "switch", "--exit-with-stdin", "--listen", &address]);
         if let Some(Multipath { udp_ports, policy }) = multipath {
             command.args(["--paths", &udp_ports.to_string(), "--path-policy", policy.name()]);
+        }
+        if let Some(paths) = equal_paths {
+            command.args(["--path-hash", &paths.to_string()]);
         }
         job.spawn("the switch", command, SWITCH, &sender)?;
         job.read_until(START, "a switch that listens", |job, output| {

@@ -13,10 +13,13 @@ use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in
 use netfold_wire::UDP_PORT;
 use serde_json::Value;
 
+use super::SEED;
 use crate::shaper;
 
-/// Leaves distinguish flows by their ports, and spines by nothing: they have one way to each leaf. The seed of the hash is the kernel's own
-/// choice unless it is given.
+/// The seed of a namespace's hash; absent before Linux 6.11.
+const HASH_SEED: &str = "net.ipv4.fib_multipath_hash_seed";
+
+/// Leaves distinguish flows by their ports, and spines by nothing: they have one way to each leaf.
 const FORWARDING: &str = "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
     net.ipv4.fib_multipath_hash_policy=1";
 
@@ -26,6 +29,7 @@ pub(super) struct Fabric {
     leaves: usize,
     spines: usize,
     rate_bps: f64,
+    seeded: bool,
 }
 
 fn host_address(leaf: usize) -> Ipv4Addr {
@@ -40,7 +44,8 @@ impl Fabric {
     /// A fabric with a leaf for each worker and one for the switch, whose links between leaves and spines have this rate.
     pub(super) fn build(workers: u16, spines: u8, rate_bps: f64) -> Result<Self, CommandError> {
         let leaves = usize::from(workers) + 1;
-        let mut fabric = Self { names: NamespaceSet::new(), leaves, spines: spines.into(), rate_bps };
+        let mut fabric =
+            Self { names: NamespaceSet::new(), leaves, spines: spines.into(), rate_bps, seeded: true };
         for spine in 0..fabric.spines {
             fabric.add_router('s', spine)?;
         }
@@ -57,6 +62,7 @@ impl Fabric {
             (0..fabric.spines).try_for_each(|spine| fabric.link(leaf, spine))?;
         }
         (0..leaves).try_for_each(|leaf| fabric.spread(leaf))?;
+        fabric.seeded = (0..leaves).all(|leaf| fabric.seed(leaf).is_ok());
         Ok(fabric)
     }
 
@@ -100,6 +106,17 @@ impl Fabric {
             self.on(&self.leaf(leaf), &format!("route add 10.79.{other}.0/24 {hops}"))?;
         }
         Ok(())
+    }
+
+    /// Seeds a leaf's hash.
+    fn seed(&self, leaf: usize) -> Result<(), CommandError> {
+        let name = self.leaf(leaf);
+        command(&format!("ip netns exec {name} sysctl -q -w {HASH_SEED}={SEED}")).map(drop)
+    }
+
+    /// Whether the leaves' hash has a known seed.
+    pub(super) fn is_seeded(&self) -> bool {
+        self.seeded
     }
 
     fn on(&self, namespace: &str, words: &str) -> Result<(), CommandError> {

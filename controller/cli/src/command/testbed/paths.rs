@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use netfold_control::{Multipath, PathPolicy};
-use netfold_lab::paths::{Balance, PathsConfig, PathsRig, SlowSpine};
+use netfold_lab::paths::{Balance, PathsConfig, PathsRig, PortChoice, SlowSpine};
 use serde::Serialize;
 
 use super::outcome::conclude;
@@ -16,6 +16,9 @@ use crate::size::{Bits, Bytes};
 /// Most that the most loaded spine may have over the mean with several ports.
 const IMBALANCE_MAX: f64 = 1.15;
 
+/// Most that it may have with ports that spread exactly.
+const EXACT_IMBALANCE_MAX: f64 = 1.02;
+
 const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed paths                         8 leaves, 4 spines, 16 ports a worker: a minute
@@ -25,8 +28,8 @@ Examples, as root:
 /// Measure how evenly workers with several UDP ports use the spines of a fabric, and how they avoid one that becomes slow.
 ///
 /// Each worker's host and the switch's are at leaves of their own; leaves spread flows over all spines as the kernel does, by a hash of
-/// addresses and ports (ECMP). Jobs run one after the other: with one port a worker, then with several under each policy, and then with a spine whose links
-/// get a tenth of their rate. If, with weights, the most loaded spine passes more than 1.15 times the mean, a slow spine has more than
+/// addresses and ports (ECMP). Jobs run one after the other: with one port a worker, then with several under each policy, with those of several that spread exactly (where the kernel takes a seed of its hash, from Linux 6.11 on), and then with a spine whose links
+/// get a tenth of their rate. If, with weights, the most loaded spine passes more than 1.15 times the mean, or 1.02 times with exact ports, a slow spine has more than
 /// twice its part of the rates after a second, or an element is wrong, the exit code is 1. Needs root and iproute2.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -94,9 +97,11 @@ impl Paths {
         let policies = if self.policies.is_empty() { PathPolicy::ALL } else { &self.policies };
         let mut problems = Vec::new();
         let mut single = None;
-        for policy in std::iter::once(None).chain(policies.iter().copied().map(Some)) {
-            bar.set_message(policy.map_or("one port", PathPolicy::name));
-            let row = rig.balance(policy).map_err(failed)?;
+        let exact = rig.equal_paths().map(|_| PortChoice::Exact);
+        let choices = policies.iter().copied().map(PortChoice::Policy);
+        for choice in std::iter::once(PortChoice::One).chain(choices).chain(exact) {
+            bar.set_message(choice.name());
+            let row = rig.balance(choice).map_err(failed)?;
             let base = *single.get_or_insert(row.rate);
             problems.extend(problems_of_balance(&row));
             bar.suspend(|| show_balance(output, &row, base))?;
@@ -133,15 +138,27 @@ impl Paths {
     }
 }
 
+fn name_of(row: &Balance) -> &'static str {
+    match row.policy {
+        _ if row.exact => PortChoice::Exact.name(),
+        Some(policy) => policy.name(),
+        None => "one port",
+    }
+}
+
 fn problems_of_balance(row: &Balance) -> Option<String> {
-    let policy = row.policy.map_or("one port", PathPolicy::name);
+    let policy = name_of(row);
     if row.wrong > 0 {
         return Some(format!("{policy}: {} elements wrong", row.wrong));
     }
-    let bounded = row.policy == Some(PathPolicy::Weighted) && row.imbalance > IMBALANCE_MAX;
-    bounded.then(|| {
+    let most = match row.policy {
+        _ if row.exact => EXACT_IMBALANCE_MAX,
+        Some(PathPolicy::Weighted) => IMBALANCE_MAX,
+        _ => return None,
+    };
+    (row.imbalance > most).then(|| {
         format!(
-            "{policy}: the most loaded spine passes {:.2} times the mean, more than {IMBALANCE_MAX}",
+            "{policy}: the most loaded spine passes {:.3} times the mean, more than {most}",
             row.imbalance
         )
     })
@@ -165,8 +182,8 @@ fn show_balance(output: &Output, row: &Balance, single: f64) -> Result<(), CliEr
     let megabytes: Vec<String> =
         row.spine_bytes.iter().map(|bytes| format!("{:.1}", *bytes as f64 / 1e6)).collect();
     output.line(format_args!(
-        "{:<10}{:>6}{:>16.2}{:>14}{:>10.1}{:>10.2}{:>8}  {}",
-        row.policy.map_or("-", PathPolicy::name),
+        "{:<10}{:>6}{:>16.3}{:>14}{:>10.1}{:>10.2}{:>8}  {}",
+        name_of(row),
         row.udp_ports,
         row.imbalance,
         row.operations,
