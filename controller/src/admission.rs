@@ -41,6 +41,7 @@ pub use self::links::DRAINED_AT_ONCE;
 pub use crate::jobs::SessionId;
 
 use self::ended::EndedJobs;
+use self::paths::PathOrders;
 use self::rate_limiter::CredentialRateLimiter;
 use self::rebalance::TreeMoves;
 use self::schedule::Ranked;
@@ -58,6 +59,7 @@ use crate::record::{Change, JobName, JobRecord, StoredRecords, TenantRecord};
 use crate::route::hash::EqualPaths;
 use crate::schedule::Schedule;
 use crate::schedule::interleave::Interleaver;
+use crate::schedule::paths::PathChooser;
 use crate::timers::{Timer, Timers};
 use crate::view::StallReportCounters;
 use netfold_control::{
@@ -326,6 +328,10 @@ pub struct Coordinator {
     stall_reports: StallReportCounters,
     /// Which iterations are delayed.
     interleaver: Interleaver<JobName>,
+    /// Who chooses equal paths.
+    path_chooser: PathChooser<JobName>,
+    /// Orders of jobs that have had some.
+    path_orders: BTreeMap<JobName, PathOrders>,
     /// By what jobs are ranked, where that is measured.
     ranked: BTreeMap<JobName, Ranked>,
     /// What trees demand of links, and which of them are moved.
@@ -367,6 +373,8 @@ impl Coordinator {
             flight_records: FlightRecords::default(),
             stall_reports: StallReportCounters::default(),
             interleaver: Interleaver::default(),
+            path_chooser: PathChooser::default(),
+            path_orders: BTreeMap::new(),
             ranked: BTreeMap::new(),
             tree_moves: TreeMoves::default(),
             inspections: 0,

@@ -15,7 +15,7 @@ use crate::fleet::{HeldRanges, Placement, Shortage};
 use crate::flight_record::Stall;
 use crate::rebalance;
 use crate::record::{JobName, JobSpec, PlaceRecord};
-use crate::schedule::interleave::Decision;
+use crate::schedule::Decision;
 use crate::ticket::TicketKey;
 use crate::traffic::{TreePaths, TreePatterns, TreeTraffic};
 use crate::view::Finding;

@@ -13,9 +13,10 @@
 //! | [`cassini`] | by how much is each job to be shifted, and how well does a placement interleave? | circles and their overlap |
 //! | [`affinity`] | which shifts satisfy all links at once? | a walk over the graph of jobs and links |
 //! | [`interleave`] | which iterations of jobs that run are delayed? | a state machine over measured patterns |
+//! | [`paths`] | which equal paths do jobs that run use? | a state machine over measured patterns |
 //!
-//! Nothing here talks to jobs. The levels of [`crux`] become classes of packets by [`crate::bands`], shifts in time become delays by [`interleave`];
-//! its paths the control plane does not order.
+//! Nothing here talks to jobs. The levels of [`crux`] become classes of packets by [`crate::bands`], shifts in time become delays by [`interleave`],
+//! and its choice of paths orders by [`paths`].
 //!
 //! # Sources
 //!
@@ -28,6 +29,9 @@ pub mod crux;
 pub mod interleave;
 pub mod levels;
 pub mod link;
+pub mod paths;
+
+use std::fmt;
 
 /// What the control plane does about jobs whose communication patterns it knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,7 +39,7 @@ pub enum Schedule {
     /// Nothing.
     #[default]
     Off,
-    /// Jobs have classes of packets by GPU intensity ([`crux`]), which is measured.
+    /// Jobs have classes of packets by GPU intensity ([`crux`]), which is measured, and use the equal paths that [`paths`] chooses.
     Crux,
     /// Iterations are delayed so that jobs communicate in turns ([`interleave`]).
     Cassini,
@@ -57,5 +61,24 @@ impl Schedule {
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|schedule| schedule.name() == name)
+    }
+}
+
+/// What a schedule does about a job, and why.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// Of the delays of its iterations.
+    Shift(interleave::Decision),
+    /// Of its paths.
+    Paths(paths::Decision),
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shift(decision) => decision.fmt(f),
+            Self::Paths(decision) => decision.fmt(f),
+        }
     }
 }

@@ -1,13 +1,27 @@
-//! Which UDP ports members use: where the fabric's hash is known, those that spread exactly over its equal paths.
+//! Which UDP ports members use: where the fabric's hash is known, those that spread exactly over its equal paths, or those of the paths that a
+//! schedule has chosen.
 
 use super::{Coordinator, SessionId, Stage};
-use crate::jobs::ActiveTree;
+use crate::jobs::{ActiveTree, JobEvent};
 use crate::record::JobName;
 use crate::route::hash::{PathSet, Way, exact_ports};
-use crate::traffic::AVOIDED_MAX;
+use crate::schedule::paths::{Fabric, Flow, Observed};
+use crate::schedule::{Decision, Schedule};
+use crate::traffic::{AVOIDED_MAX, TreePattern};
 use crate::view::PathsView;
 use netfold_control::{PathPolicy, PathReport, PortSet, SessionEvent};
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// The equal paths that members of a job are ordered to use.
+#[derive(Debug, Default)]
+pub(super) struct PathOrders {
+    /// By tree and rank; others use all.
+    paths: BTreeMap<(u8, u16), u8>,
+    /// This controller has chosen them; otherwise they are those that it found.
+    chosen: bool,
+}
 
 impl Coordinator {
     /// A member reports how it uses its paths.
@@ -28,6 +42,7 @@ impl Coordinator {
 
     /// Orders the ports that a member is to use, unless it uses them or was sent that order in this session.
     fn order_ports(&mut self, id: SessionId, (job, rank): (u16, u16), used: PortSet) {
+        self.adopt(id, (job, rank), used);
         let Some(ports) = self.active.get(&job).and_then(|active| self.ports_of(active, rank)) else {
             return;
         };
@@ -41,16 +56,47 @@ impl Coordinator {
         }
     }
 
+    /// Takes over the path that a member was ordered to use by a controller before this one.
+    fn adopt(&mut self, id: SessionId, (job, rank): (u16, u16), used: PortSet) {
+        let is_new = self.sessions.get(&id).is_some_and(|session| session.ordered.is_none());
+        if self.config.schedule != Schedule::Crux || !is_new {
+            return;
+        }
+        let Some(active) = self.active.get(&job).filter(|active| active.name.group.is_empty()) else {
+            return;
+        };
+        let Some(ways) = self.ways_of(active, rank) else { return };
+        let is_of = |path: &u8| alone(&ways, *path) == Some(used);
+        if let Some(path) = self.all_paths().iter().find(is_of) {
+            let place = (active.name.tree, rank);
+            let orders = self.path_orders.entry(active.name.name.clone()).or_default();
+            if !orders.chosen {
+                orders.paths.insert(place, path);
+            }
+        }
+    }
+
+    fn all_paths(&self) -> PathSet {
+        PathSet::first(self.config.equal_paths.map_or(0, |paths| paths.paths))
+    }
+
+    /// The path that a member is ordered to use alone.
+    fn ordered_path(&self, active: &ActiveTree, rank: u16) -> Option<u8> {
+        let of_job = self.path_orders.get(&active.name.name).filter(|_| active.name.group.is_empty())?;
+        of_job.paths.get(&(active.name.tree, rank)).copied()
+    }
+
     /// The ports that a member is to use; `None` where the hash is not known.
     fn ports_of(&self, active: &ActiveTree, rank: u16) -> Option<PortSet> {
         let ways = self.ways_of(active, rank)?;
-        let all = PathSet::first(self.config.equal_paths?.paths);
-        Some(exact_ports(&ways, all).unwrap_or(PortSet::first(active.spec.udp_ports)))
+        let ordered = self.ordered_path(active, rank).and_then(|path| alone(&ways, path));
+        let exact = || exact_ports(&ways, self.all_paths());
+        Some(ordered.or_else(exact).unwrap_or(PortSet::first(active.spec.udp_ports)))
     }
 
     /// The equal paths of each of a member's ports.
     fn ways_of(&self, active: &ActiveTree, rank: u16) -> Option<Vec<Way>> {
-        let paths = self.config.equal_paths.filter(|_| active.spec.udp_ports > 1)?;
+        let paths = self.config.equal_paths?;
         let member = *active.placement.members.get(usize::from(rank))?;
         let (at, _) = *active.placement.plan.workers().get(usize::from(rank))?;
         let info = self.fleet.info(active.placement.switches[at]);
@@ -60,12 +106,110 @@ impl Coordinator {
 
     /// How many members of a tree use ports that spread exactly, as they report.
     fn exact_members(&self, active: &ActiveTree) -> usize {
-        let Some(paths) = self.config.equal_paths else { return 0 };
         let is_exact = |(rank, used): &(u16, PortSet)| {
             let ways = self.ways_of(active, *rank);
-            ways.and_then(|ways| exact_ports(&ways, PathSet::first(paths.paths))) == Some(*used)
+            ways.and_then(|ways| exact_ports(&ways, self.all_paths())) == Some(*used)
         };
         active.paths.ordered().filter(is_exact).count()
+    }
+
+    /// Chooses equal paths of jobs anew, and orders what has changed.
+    pub(super) fn choose_paths(&mut self) {
+        let Some(paths) = self.config.equal_paths else { return };
+        let host_rate = self.config.banding.link_bps.max(8) as f64 / 8.0;
+        let path_rate = paths.rate_bps.map_or(host_rate, |rate_bps| rate_bps.max(8) as f64 / 8.0);
+        let fabric = Fabric { paths: paths.paths, path_rate, host_rate };
+        // The names of jobs are borrowed from the rest.
+        let mut chooser = std::mem::take(&mut self.path_chooser);
+        let (observed, places) = self.observe_paths(paths.paths);
+        let change = chooser.decide(self.now, &observed, fabric);
+        let change = change.and_then(|change| {
+            let job = observed.iter().position(|(name, _)| **name == change.job)?;
+            Some((change, places[job].clone()))
+        });
+        drop(observed);
+        let mut orders = std::mem::take(&mut self.path_orders);
+        // A job whose workers join again keeps them.
+        orders.retain(|name, _| self.trees_of(name, "").next().is_some());
+        self.path_orders = orders;
+        for (name, decision) in chooser.changes() {
+            self.log(JobEvent::Scheduled { name: name.clone(), decision: Decision::Paths(decision) });
+        }
+        self.path_chooser = chooser;
+        let Some((change, places)) = change else { return };
+        let orders = places.iter().zip(change.orders).filter_map(|(place, path)| Some((*place, path?)));
+        let orders = PathOrders { paths: orders.collect(), chosen: true };
+        self.path_orders.insert(change.job.clone(), orders);
+        self.send_orders(&change.job);
+    }
+
+    /// What is known of jobs that run, in the order of their names, and the tree and rank of each flow.
+    fn observe_paths(&self, paths: u8) -> (Vec<(&JobName, Observed)>, Vec<Vec<(u8, u16)>>) {
+        let mut ends: BTreeMap<(usize, Option<IpAddr>), usize> = BTreeMap::new();
+        let (mut observed, mut places) = (Vec::new(), Vec::new());
+        for (name, trees) in self.running_jobs() {
+            let own: Vec<&ActiveTree> = trees.into_iter().filter(|tree| tree.name.group.is_empty()).collect();
+            let Some(TreePattern { pattern, .. }) = self.pattern_of(own.iter().copied()) else { continue };
+            let (mut flows, mut of_flows) = (Vec::new(), Vec::new());
+            for tree in &own {
+                for rank in tree.members.keys() {
+                    let Some(ways) = self.ways_of(tree, *rank) else { continue };
+                    let (at, _) = tree.placement.plan.workers()[usize::from(*rank)];
+                    let switch = tree.placement.switches[at];
+                    let host = tree.placement.members[usize::from(*rank)].ip();
+                    let ends = [(switch, None), (switch, Some(host))].map(|end| {
+                        let next = ends.len();
+                        *ends.entry(end).or_insert(next)
+                    });
+                    flows.push(self.flow(tree, *rank, (&ways, paths), ends));
+                    of_flows.push((tree.name.tree, *rank));
+                }
+            }
+            let world = own.first().map_or(1, |tree| tree.spec.world);
+            let compute = Duration::from_micros(pattern.compute_us);
+            let seen = Observed {
+                period: Duration::from_micros(pattern.period_us),
+                span: Duration::from_micros(pattern.span_us),
+                compute,
+                bytes: pattern.bytes as f64 / own.len().max(1) as f64,
+                work: compute.as_secs_f64() * f64::from(world),
+                confidence: pattern.confidence(),
+                flows,
+            };
+            observed.push((name, seen));
+            places.push(of_flows);
+        }
+        (observed, places)
+    }
+
+    /// What a member sends over equal paths.
+    fn flow(&self, tree: &ActiveTree, rank: u16, (ways, paths): (&[Way], u8), ends: [usize; 2]) -> Flow {
+        let used = exact_ports(ways, self.all_paths()).unwrap_or(PortSet::first(tree.spec.udp_ports));
+        let mut shares = vec![0.0; usize::from(paths)];
+        for (_, way) in (0..).zip(ways).filter(|(port, _)| used.contains(*port)) {
+            for path in [way.up, way.down] {
+                shares[usize::from(path)] += 0.5 / f64::from(used.count());
+            }
+        }
+        let reports = tree.paths.ordered().any(|(reporting, _)| reporting == rank);
+        let possible = self.all_paths().iter().filter(|path| reports && alone(ways, *path).is_some());
+        let possible = PathSet(possible.fold(0, |set, path| set | PathSet::one(path).0));
+        Flow { ends, shares, possible, ordered: self.ordered_path(tree, rank) }
+    }
+
+    /// Sends the members of a job what has changed for them.
+    fn send_orders(&mut self, name: &JobName) {
+        let mut members = Vec::new();
+        for tree in self.running_trees(name) {
+            for (rank, used) in tree.paths.ordered() {
+                if let Some(session) = tree.members.get(&rank).and_then(|presence| presence.session()) {
+                    members.push((session, (tree.placement.job().job, rank), used));
+                }
+            }
+        }
+        for (session, place, used) in members {
+            self.order_ports(session, place, used);
+        }
     }
 
     /// How the job's workers use their paths, not in its groups; once that is known.
@@ -96,4 +240,9 @@ impl Coordinator {
         view.avoided.truncate(AVOIDED_MAX);
         Some(view)
     }
+}
+
+/// The ports of one path in both directions; at most as many as are used together.
+fn alone(ways: &[Way], path: u8) -> Option<PortSet> {
+    exact_ports(ways, PathSet::one(path))
 }

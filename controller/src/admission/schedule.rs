@@ -3,8 +3,8 @@
 use super::{Coordinator, Named, SessionId, Stage};
 use crate::jobs::{ActiveTree, JobEvent, TreePhase};
 use crate::record::JobName;
-use crate::schedule::Schedule;
 use crate::schedule::interleave::{CONFIDENCE_MIN, Delay, Interleaver, Observed};
+use crate::schedule::{Decision, Schedule};
 use crate::traffic::TreePattern;
 use crate::view::PatternView;
 use netfold_control::{CommunicationPattern, Hold, Iteration, SessionEvent};
@@ -51,7 +51,7 @@ impl Coordinator {
     }
 
     /// The pattern of a job: that of its first tree, with the bytes of all.
-    fn pattern_of<'a>(&self, trees: impl Iterator<Item = &'a ActiveTree>) -> Option<TreePattern> {
+    pub(super) fn pattern_of<'a>(&self, trees: impl Iterator<Item = &'a ActiveTree>) -> Option<TreePattern> {
         let mut all = trees.filter_map(|tree| tree.patterns.combined(self.now));
         let mut first = all.next()?;
         for other in all {
@@ -78,8 +78,12 @@ impl Coordinator {
 
     /// What the schedule does about a job, and why.
     pub(super) fn schedule_of(&self, name: &JobName) -> Option<String> {
-        let decision = self.interleaver.decision(name)?;
-        (self.config.schedule == Schedule::Cassini).then(|| decision.to_string())
+        let decision = match self.config.schedule {
+            Schedule::Off => return None,
+            Schedule::Crux => Decision::Paths(self.path_chooser.decision(name)?),
+            Schedule::Cassini => Decision::Shift(self.interleaver.decision(name)?),
+        };
+        Some(decision.to_string())
     }
 
     /// What the job is ranked by: what is measured, or what is declared and not contradicted by that.
@@ -97,7 +101,10 @@ impl Coordinator {
     pub(super) fn apply_schedule(&mut self) {
         match self.config.schedule {
             Schedule::Off => {}
-            Schedule::Crux => self.rank_by_patterns(),
+            Schedule::Crux => {
+                self.rank_by_patterns();
+                self.choose_paths();
+            }
             Schedule::Cassini => self.interleave(),
         }
     }
@@ -147,7 +154,7 @@ impl Coordinator {
             self.send_hold(&delay.job, hold);
         }
         for (name, decision) in interleaver.changes() {
-            self.log(JobEvent::Scheduled { name: name.clone(), decision });
+            self.log(JobEvent::Scheduled { name: name.clone(), decision: Decision::Shift(decision) });
         }
         self.interleaver = interleaver;
     }

@@ -92,7 +92,7 @@ pub fn choose_paths(jobs: &[Job], rates: &[f64]) -> Vec<Paths> {
 }
 
 /// Paths for one job, whose load is added to that of the links.
-fn choose(job: &Job, rates: &[f64], loads: &mut [f64]) -> Paths {
+pub(super) fn choose(job: &Job, rates: &[f64], loads: &mut [f64]) -> Paths {
     // Alone, over the first paths: what is shared out among paths is not known before they are chosen.
     let first = vec![0; job.flows.len()];
     let period_s = (job.compute_us as f64 / 1e6).max(send_s(job, &first, rates)).max(f64::MIN_POSITIVE);

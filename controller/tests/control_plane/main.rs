@@ -7,6 +7,7 @@ mod bench;
 mod best_effort;
 mod cost;
 mod durable;
+mod equal_paths;
 mod fake;
 mod flood;
 mod groups;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::record::{MemoryStore, Quota, TenantRecord};
-use netfold_controller::schedule::Schedule;
-use netfold_controller::schedule::interleave::Decision;
+use netfold_controller::schedule::{Decision, Schedule, interleave};
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::{JobView, PatternView, SnapshotScope};
@@ -227,7 +226,10 @@ impl<'a> Trial<'a> {
 
     fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
         match event {
-            TrialEvent::Controller(JobEvent::Scheduled { name, decision: Decision::Delayed { .. } }) => {
+            TrialEvent::Controller(JobEvent::Scheduled {
+                name,
+                decision: Decision::Shift(interleave::Decision::Delayed { .. }),
+            }) => {
                 if let Some(job) = JOBS.iter().position(|job| job.name == name.job) {
                     self.progress[job].delays += 1;
                 }

@@ -1,0 +1,455 @@
+//! Equal paths for jobs that run, from what is measured of them: Crux's choice of paths ([`super::crux`]), one job at a time.
+//!
+//! A job without an order uses all equal paths, by shares that follow from its UDP ports. [`PathChooser::decide`] is called every heartbeat. Of the jobs that
+//! communicate longer than alone it takes the one of the highest GPU intensity for which other paths are better, and gives each of its flows the path
+//! that is used least by others, or all paths.
+//!
+//! # Prediction
+//!
+//! While a job sends, it demands a part of each link that it uses: 1 of the link that limits it, less of others. Another job demands its part for
+//! as much of the time as it sends. If all demands together exceed the link, the job is slower by what they exceed it.
+//!
+//! # Rules
+//!
+//! Patterns are what tenants' hosts report, and may be false. So the order of a job changes only by its own measurement, and has to prove its worth:
+//!
+//! - A job's paths change only if its own workers measure that it communicates longer than it would alone by [`SLOWED_MIN`] of an iteration, and the change is
+//!   predicted to gain [`GAIN_MIN`] of an iteration. Whatever a job reports, the paths of no other job change by it; only the load that others
+//!   take into account does, and no more than the rate of the reporting job's hosts.
+//! - No change that lowers the predicted work of all jobs together in a second.
+//! - One change in [`CHANGE_INTERVAL`] in the whole fabric, and one of a job in [`SETTLING_ITERATIONS`] of its iterations.
+//! - A change that did not remove [`EFFECT_MIN`] of what it was to gain is undone, and the job is left alone for [`PAUSE_MIN`], twice as long after each further
+//!   failure, up to [`PAUSE_MAX`]; each success halves the next such time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::crux;
+use super::interleave::{CONFIDENCE_MIN, SLOWED_MIN};
+use crate::route::hash::PathSet;
+
+/// Fraction of an iteration that a change has to gain, by its own prediction.
+pub const GAIN_MIN: f64 = 0.02;
+
+/// Shortest time between two changes in the whole fabric.
+pub const CHANGE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Iterations from a change until its effect is judged, and until the next change of the job.
+pub const SETTLING_ITERATIONS: u32 = 12;
+
+/// The least such time: workers have measured eight iterations and reported them.
+pub const SETTLING_MIN: Duration = Duration::from_secs(4);
+
+/// Part of what was to be gained that a change has to gain.
+pub const EFFECT_MIN: f64 = 0.25;
+
+/// How long a job whose change had no effect is left alone, the first time.
+pub const PAUSE_MIN: Duration = Duration::from_secs(30);
+
+/// The longest such time.
+pub const PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// Most jobs that are considered.
+pub const JOBS_MAX: usize = 256;
+
+/// The part of a link's rate that is assumed for payloads.
+const EFFICIENCY: f64 = 0.96;
+
+/// Rates of a fabric with equal paths.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fabric {
+    /// Equal paths between any two ends.
+    pub paths: u8,
+    /// Bytes a second of a path, and of a host's link.
+    pub path_rate: f64,
+    /// Bytes a second of a host's link.
+    pub host_rate: f64,
+}
+
+/// What one worker of a job sends to its switch, and receives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Its two ends, by numbers that all jobs share: of each, every path is a link.
+    pub ends: [usize; 2],
+    /// The part of its bytes that each path carries without an order; together 1.
+    pub shares: Vec<f64>,
+    /// Paths that it can be ordered to take alone.
+    pub possible: PathSet,
+    /// The path that it is ordered to take.
+    pub ordered: Option<u8>,
+}
+
+impl Flow {
+    fn share(&self, ordered: Option<u8>, path: usize) -> f64 {
+        match ordered {
+            Some(ordered) => f64::from(u8::from(usize::from(ordered) == path)),
+            None => self.shares.get(path).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+/// What is measured of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// From the beginning of an iteration's communication to the next.
+    pub period: Duration,
+    /// From the beginning of an iteration's communication to its end.
+    pub span: Duration,
+    /// Time of an iteration in which it does not communicate.
+    pub compute: Duration,
+    /// Bytes of each of its flows in an iteration.
+    pub bytes: f64,
+    /// Work of an iteration, in a unit that all jobs share.
+    pub work: f64,
+    /// How far this can be relied on, from 0 to 1.
+    pub confidence: f64,
+    /// Its flows.
+    pub flows: Vec<Flow>,
+}
+
+/// What is decided of a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// Nothing: its iterations are not known, or not well enough.
+    Unknown,
+    /// Nothing: it is as fast as alone.
+    Fast {
+        /// Whether it is ordered to use some paths.
+        ordered: bool,
+    },
+    /// Nothing: it communicates longer than alone, and no other paths would shorten that.
+    Best {
+        /// Whether it is ordered to use some paths.
+        ordered: bool,
+    },
+    /// Other paths.
+    Ordered {
+        /// The paths that its flows take; empty where each takes all.
+        paths: PathSet,
+        /// What is to be gained in each iteration.
+        gain: Duration,
+    },
+    /// Its last change had no effect, and is undone.
+    Ineffective {
+        /// How long it is left alone.
+        pause: Duration,
+    },
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uses = |ordered: bool| if ordered { "keeps its ordered paths" } else { "uses all paths" };
+        match self {
+            Self::Unknown => f.write_str("uses all paths: its iterations are not known well enough yet"),
+            Self::Fast { ordered } => write!(f, "{}: it is as fast as alone", uses(*ordered)),
+            Self::Best { ordered } => {
+                write!(
+                    f,
+                    "{}: no others would shorten its iterations by {:.0} %",
+                    uses(*ordered),
+                    GAIN_MIN * 100.0
+                )
+            }
+            Self::Ordered { paths, gain } => {
+                let ms = gain.as_secs_f64() * 1e3;
+                let named: Vec<String> = paths.iter().map(|path| path.to_string()).collect();
+                match named.len() {
+                    0 => f.write_str("ordered to use all paths")?,
+                    1 => write!(f, "ordered to use path {}", named[0])?,
+                    _ => write!(f, "ordered to use a path for each worker, of {}", named.join(", "))?,
+                }
+                write!(f, ", to save up to {ms:.1} ms in each iteration")
+            }
+            Self::Ineffective { pause } => write!(
+                f,
+                "has its former paths, and keeps them for {} s: the last change shortened nothing",
+                pause.as_secs()
+            ),
+        }
+    }
+}
+
+/// New paths of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change<K> {
+    /// The job.
+    pub job: K,
+    /// The path of each of its flows; `None`: all.
+    pub orders: Vec<Option<u8>>,
+}
+
+/// A change whose effect is not known yet.
+#[derive(Debug, Clone, PartialEq)]
+struct Trial {
+    before: Vec<Option<u8>>,
+    /// The communication of an iteration before.
+    span: Duration,
+    gain: Duration,
+    judged_at: Duration,
+}
+
+#[derive(Debug, Clone)]
+struct History {
+    decision: Decision,
+    /// The decision before, as long as it was not asked for.
+    noted: Option<Decision>,
+    /// It stays as it is until then.
+    settled_at: Duration,
+    pause: Duration,
+    trial: Option<Trial>,
+}
+
+/// The state machine that decides; `K` names jobs.
+#[derive(Debug)]
+pub struct PathChooser<K> {
+    histories: BTreeMap<K, History>,
+    /// When the next change is possible.
+    next_change: Duration,
+}
+
+impl<K> Default for PathChooser<K> {
+    fn default() -> Self {
+        Self { histories: BTreeMap::new(), next_change: Duration::ZERO }
+    }
+}
+
+/// Jobs whose patterns are known, and the fabric.
+struct Model<'a> {
+    fabric: Fabric,
+    jobs: Vec<&'a Observed>,
+    orders: Vec<Vec<Option<u8>>>,
+    ends: usize,
+}
+
+impl<K: Ord + Clone> PathChooser<K> {
+    /// What was decided of a job last.
+    pub fn decision(&self, job: &K) -> Option<Decision> {
+        Some(self.histories.get(job)?.decision)
+    }
+
+    /// What was decided anew since this was called last, by job.
+    pub fn changes(&mut self) -> impl Iterator<Item = (&K, Decision)> {
+        self.histories.iter_mut().filter_map(|(job, history)| {
+            let noted = history.noted.replace(history.decision);
+            (noted != Some(history.decision)).then_some((job, history.decision))
+        })
+    }
+
+    /// Decides about all jobs that run: the change that is to be made, if there is one. Forgets jobs that are not given; of more than [`JOBS_MAX`] the
+    /// first are considered.
+    pub fn decide(&mut self, now: Duration, jobs: &[(&K, Observed)], fabric: Fabric) -> Option<Change<K>> {
+        self.keep(now, jobs);
+        let is_known = |job: &&(&K, Observed)| {
+            let Observed { confidence, period, bytes, flows, .. } = &job.1;
+            *confidence >= CONFIDENCE_MIN && !period.is_zero() && *bytes > 0.0 && !flows.is_empty()
+        };
+        let (known, unknown): (Vec<_>, Vec<_>) = jobs.iter().partition(is_known);
+        for (job, _) in unknown {
+            self.history(job).decision = Decision::Unknown;
+        }
+        let known: Vec<(&K, &Observed)> =
+            known.iter().take(JOBS_MAX).map(|(job, observed)| (*job, observed)).collect();
+        let mut model = Model::new(fabric, known.iter().map(|(_, observed)| *observed).collect());
+        if let Some(change) = self.judge(now, &known) {
+            return Some(change);
+        }
+        // The most intensive chooses first.
+        let mut order: Vec<usize> = (0..known.len()).collect();
+        let intensity = |job: &usize| known[*job].1.work / model.alone_s(*job, &[]).max(f64::MIN_POSITIVE);
+        order.sort_by(|one, other| intensity(other).total_cmp(&intensity(one)));
+        for job in order {
+            let (key, observed) = known[job];
+            let ordered = observed.flows.iter().any(|flow| flow.ordered.is_some());
+            let period_s = observed.period.as_secs_f64();
+            let span_s = observed.span.as_secs_f64();
+            let history = self.histories.get_mut(key).expect("every job has one");
+            if span_s - model.alone_s(job, &[]) < SLOWED_MIN * period_s {
+                history.decision = Decision::Fast { ordered };
+                continue;
+            }
+            if now < history.settled_at {
+                continue;
+            }
+            let best = model.best(job).filter(|(_, predicted_s)| span_s - predicted_s >= GAIN_MIN * period_s);
+            let Some((orders, predicted_s)) = best else {
+                history.decision = Decision::Best { ordered };
+                continue;
+            };
+            if now < self.next_change {
+                continue;
+            }
+            let gain = Duration::from_secs_f64(span_s - predicted_s);
+            let paths = orders.iter().flatten().fold(0, |paths, path| paths | PathSet::one(*path).0);
+            history.decision = Decision::Ordered { paths: PathSet(paths), gain };
+            let before = observed.flows.iter().map(|flow| flow.ordered).collect();
+            let judged_at = now + settling(observed.period);
+            history.settled_at = judged_at;
+            history.trial = Some(Trial { before, span: observed.span, gain, judged_at });
+            self.next_change = now + CHANGE_INTERVAL;
+            return Some(Change { job: key.clone(), orders });
+        }
+        None
+    }
+
+    /// Judges trials that are due; undoes the first that had no effect.
+    fn judge(&mut self, now: Duration, known: &[(&K, &Observed)]) -> Option<Change<K>> {
+        for (key, observed) in known {
+            let history = self.histories.get_mut(*key).expect("every job has one");
+            if history.trial.as_ref().is_none_or(|trial| now < trial.judged_at) {
+                continue;
+            }
+            let Some(trial) = history.trial.take_if(|_| now >= self.next_change) else { continue };
+            if trial.span.saturating_sub(observed.span) >= trial.gain.mul_f64(EFFECT_MIN) {
+                history.pause = (history.pause / 2).max(PAUSE_MIN);
+                continue;
+            }
+            let pause = history.pause;
+            history.pause = (pause * 2).min(PAUSE_MAX);
+            history.settled_at = now + pause;
+            history.decision = Decision::Ineffective { pause };
+            if trial.before.len() == observed.flows.len() {
+                self.next_change = now + CHANGE_INTERVAL;
+                return Some(Change { job: (*key).clone(), orders: trial.before });
+            }
+        }
+        None
+    }
+
+    fn history(&mut self, job: &K) -> &mut History {
+        self.histories.get_mut(job).expect("every job has one")
+    }
+
+    /// Has a history of each of these jobs, and of no others.
+    fn keep(&mut self, now: Duration, jobs: &[(&K, Observed)]) {
+        let mut before = std::mem::take(&mut self.histories);
+        let fresh = History {
+            decision: Decision::Unknown,
+            noted: None,
+            settled_at: now,
+            pause: PAUSE_MIN,
+            trial: None,
+        };
+        self.histories = jobs
+            .iter()
+            .map(|(job, _)| before.remove_entry(*job).unwrap_or_else(|| ((*job).clone(), fresh.clone())))
+            .collect();
+    }
+}
+
+fn settling(period: Duration) -> Duration {
+    (period * SETTLING_ITERATIONS).clamp(SETTLING_MIN, PAUSE_MAX)
+}
+
+impl<'a> Model<'a> {
+    fn new(fabric: Fabric, jobs: Vec<&'a Observed>) -> Self {
+        let orders = jobs.iter().map(|job| job.flows.iter().map(|flow| flow.ordered).collect()).collect();
+        let ends = jobs.iter().flat_map(|job| job.flows.iter().flat_map(|flow| flow.ends)).max();
+        Self { fabric, jobs, orders, ends: ends.map_or(0, |end| end + 1) }
+    }
+
+    fn links(&self) -> usize {
+        self.ends * usize::from(self.fabric.paths)
+    }
+
+    /// Seconds for which each link is busy with an iteration of a job. A flow without an entry in `orders` takes all paths.
+    fn busy_s(&self, job: usize, orders: &[Option<u8>]) -> Vec<f64> {
+        let mut busy = vec![0.0; self.links()];
+        let rate = self.fabric.path_rate * EFFICIENCY;
+        for (place, flow) in self.jobs[job].flows.iter().enumerate() {
+            let ordered = orders.get(place).copied().flatten();
+            for path in 0..usize::from(self.fabric.paths) {
+                let each = flow.share(ordered, path) * self.jobs[job].bytes / rate;
+                for end in flow.ends {
+                    busy[end * usize::from(self.fabric.paths) + path] += each;
+                }
+            }
+        }
+        busy
+    }
+
+    /// Seconds that a job sends in an iteration when it is alone.
+    fn alone_s(&self, job: usize, orders: &[Option<u8>]) -> f64 {
+        let host = self.jobs[job].bytes / (self.fabric.host_rate * EFFICIENCY);
+        self.busy_s(job, orders).into_iter().fold(host, f64::max)
+    }
+
+    /// The part of each link that a job demands while it sends, and the part of the time in which it does.
+    fn demand(&self, job: usize, orders: &[Option<u8>]) -> (Vec<f64>, f64) {
+        let alone = self.alone_s(job, orders).max(f64::MIN_POSITIVE);
+        let demand = self.busy_s(job, orders).into_iter().map(|busy| busy / alone).collect();
+        (demand, alone / (alone + self.jobs[job].compute.as_secs_f64()))
+    }
+
+    /// What other jobs demand of each link at a random moment.
+    fn others(&self, job: usize) -> Vec<f64> {
+        let mut all = vec![0.0; self.links()];
+        for other in (0..self.jobs.len()).filter(|other| *other != job) {
+            let (demand, part) = self.demand(other, &self.orders[other]);
+            all.iter_mut().zip(demand).for_each(|(all, demand)| *all += demand * part);
+        }
+        all
+    }
+
+    /// Seconds that a job is predicted to send in an iteration.
+    fn send_s(&self, job: usize, orders: &[Option<u8>], others: &[f64]) -> f64 {
+        let (demand, _) = self.demand(job, orders);
+        let used = demand.iter().zip(others).filter(|(demand, _)| **demand > 0.0);
+        let slowest = used.map(|(demand, others)| demand + others).fold(1.0, f64::max);
+        self.alone_s(job, orders) * slowest
+    }
+
+    /// Predicted work of all jobs in a second.
+    fn work(&self) -> f64 {
+        let work = |job: usize| {
+            let send = self.send_s(job, &self.orders[job], &self.others(job));
+            self.jobs[job].work / (self.jobs[job].compute.as_secs_f64() + send).max(f64::MIN_POSITIVE)
+        };
+        (0..self.jobs.len()).map(work).sum()
+    }
+
+    /// Better paths for a job, and the seconds that it is predicted to send with them; `None` if what it has is the best, or others would lose more than
+    /// it gains.
+    fn best(&mut self, job: usize) -> Option<(Vec<Option<u8>>, f64)> {
+        let others = self.others(job);
+        let flows = self.jobs[job].flows.len();
+        let alternatives = [Some(vec![None; flows]), self.least_used(job, &others)];
+        let predicted = alternatives.into_iter().flatten().filter(|orders| *orders != self.orders[job]);
+        let predicted = predicted.map(|orders| {
+            let send_s = self.send_s(job, &orders, &others);
+            (orders, send_s)
+        });
+        let (orders, send_s) = predicted.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let before = self.work();
+        let present = std::mem::replace(&mut self.orders[job], orders.clone());
+        let after = self.work();
+        self.orders[job] = present;
+        (after >= before * (1.0 - 1e-6)).then_some((orders, send_s))
+    }
+
+    /// For each flow the path that is used least, as Crux chooses; `None` if a flow can take none alone.
+    fn least_used(&self, job: usize, others: &[f64]) -> Option<Vec<Option<u8>>> {
+        let observed = self.jobs[job];
+        let paths = usize::from(self.fabric.paths);
+        let mut choices = Vec::with_capacity(observed.flows.len());
+        let mut flows = Vec::with_capacity(observed.flows.len());
+        for flow in &observed.flows {
+            let possible: Vec<u8> = flow.possible.iter().filter(|path| usize::from(*path) < paths).collect();
+            if possible.is_empty() {
+                return None;
+            }
+            let links = |path: &u8| flow.ends.map(|end| end * paths + usize::from(*path)).to_vec();
+            flows.push(crux::Flow { bytes: observed.bytes, paths: possible.iter().map(links).collect() });
+            choices.push(possible);
+        }
+        let compute_us = u64::try_from(observed.compute.as_micros()).unwrap_or(u64::MAX);
+        let job = crux::Job { work: observed.work, compute_us, send_after_us: compute_us, flows };
+        let rates = vec![self.fabric.path_rate; self.links()];
+        let chosen = crux::choose(&job, &rates, &mut others.to_vec());
+        Some(choices.iter().zip(chosen).map(|(possible, place)| Some(possible[place])).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;
