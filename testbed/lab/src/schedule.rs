@@ -2,7 +2,8 @@
 //!
 //! A switch, and hosts at it, in network namespaces. One host has a rank of each job, and its link is shaped in both directions; the other ranks have hosts and
 //! links of their own. Ranks are processes of the program under test that compute (they sleep), do an all-reduce and check every element. The controller is
-//! in this process. For jobs with classes the link has a queue for each of two.
+//! in this process. For jobs with classes the link has a queue for each of two. Or there are two equal paths between a leaf, with a host of each job, and the
+//! switch; the second job has one UDP port and is bound to the path that the hash gives it.
 //!
 //! Needs root and iproute2.
 
@@ -45,6 +46,8 @@ pub struct ScheduleConfig {
     pub congestion: CongestionAlgorithm,
     /// How much later than the first job the second one begins.
     pub offset: Duration,
+    /// Whether the jobs share equal paths instead of a link.
+    pub paths: bool,
     /// Iterations of each job that are measured, after [`LEARNING_ITERATIONS`]; of a job alone fewer.
     pub iterations: u32,
 }
@@ -78,7 +81,7 @@ pub struct JobRow {
     pub ratio: f64,
     /// The part of the time in which all-reduces were in progress.
     pub communicating: f64,
-    /// How often the schedule delayed it.
+    /// How often the schedule delayed it, or ordered it other paths.
     pub delays: usize,
     /// Wrong elements.
     pub wrong: u64,
@@ -128,9 +131,13 @@ impl ScheduleRig {
     ///
     /// [`TrialError`], with no process left running.
     pub fn run(&mut self, schedule: Schedule, jobs: Jobs) -> Result<ScheduleRow, TrialError> {
-        let link = if schedule == Schedule::Crux { Link::Classes } else { Link::Plain };
+        let link = match schedule {
+            _ if self.config.paths => Link::Paths,
+            Schedule::Crux => Link::Classes,
+            Schedule::Off | Schedule::Cassini => Link::Plain,
+        };
         let network = Network::build(link, self.config.rate_bps)?;
-        let mut trial = Trial::start(&self.config, &network, schedule, jobs)?;
+        let mut trial = Trial::start(&self.config, &network, (schedule, link), jobs)?;
         trial.run()?;
         let alone = &mut self.alone_ms[usize::from(link == Link::Classes)];
         let mut rows = Vec::new();

@@ -5,9 +5,10 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use netfold_control::{Multipath, PathPolicy};
 use netfold_controller::bands::{Banding, Bands, Ranking};
 use netfold_controller::record::{MemoryStore, Quota, TenantRecord};
-use netfold_controller::schedule::{Decision, Schedule, interleave};
+use netfold_controller::schedule::{Decision, Schedule, interleave, paths};
 use netfold_controller::server::Control;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::{JobView, PatternView, SnapshotScope};
@@ -21,7 +22,7 @@ use netfold_wire::{CLASSES_MAX, Dscp};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::network::{self, IMPORTANT_DSCP, Network, SHARED};
+use super::network::{self, IMPORTANT_DSCP, Link, Network, SHARED};
 use super::{ALONE_ITERATIONS, Jobs, LEARNING_ITERATIONS, ScheduleConfig};
 use crate::rank::RankConfig;
 use crate::trial::TrialError;
@@ -42,11 +43,21 @@ const ITERATION: Duration = Duration::from_secs(30);
 pub(super) struct JobPlan {
     pub(super) name: &'static str,
     hosts: &'static [usize],
+    /// The same, where there are equal paths.
+    hosts_with_paths: &'static [usize],
+}
+
+impl JobPlan {
+    fn hosts(&self, link: Link) -> &'static [usize] {
+        if link == Link::Paths { self.hosts_with_paths } else { self.hosts }
+    }
 }
 
 /// Both jobs. The first has more ranks, so that it is the more important one.
-pub(super) const JOBS: [JobPlan; 2] =
-    [JobPlan { name: "first", hosts: &[SHARED, 1, 2] }, JobPlan { name: "second", hosts: &[SHARED, 3] }];
+pub(super) const JOBS: [JobPlan; 2] = [
+    JobPlan { name: "first", hosts: &[SHARED, 1, 2], hosts_with_paths: &[SHARED, 1, 2] },
+    JobPlan { name: "second", hosts: &[SHARED, 3], hosts_with_paths: &[4, 3] },
+];
 
 /// What was seen of a job.
 pub(super) struct Observation {
@@ -87,6 +98,7 @@ struct Progress {
 /// Processes are killed when this is dropped.
 pub(super) struct Trial<'a> {
     config: &'a ScheduleConfig,
+    link: Link,
     jobs: Vec<usize>,
     ranks: Vec<(String, Process)>,
     server: Option<ServerHandle>,
@@ -102,14 +114,14 @@ impl<'a> Trial<'a> {
     pub(super) fn start(
         config: &'a ScheduleConfig,
         network: &Network,
-        schedule: Schedule,
+        (schedule, link): (Schedule, Link),
         jobs: Jobs,
     ) -> Result<Self, TrialError> {
         let (sender, events) = mpsc::channel();
         let classes = std::array::from_fn::<u8, { CLASSES_MAX as usize }, _>(important_above);
         let dscp = Dscp::new(&classes).unwrap_or(Dscp::NONE);
-        let switch = start_switch(config, network, schedule, &sender)?;
-        let server = start_controller(config, network, schedule, dscp, &sender)?;
+        let switch = start_switch(config, network, link, &sender)?;
+        let server = start_controller(config, network, (schedule, link), dscp, &sender)?;
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.map_err(|error| TrialError::Controller(Box::new(error)))?;
         let jobs = match jobs {
@@ -120,8 +132,18 @@ impl<'a> Trial<'a> {
         let control = server.control();
         let progress = Default::default();
         let server = Some(server);
-        let mut trial =
-            Self { config, jobs, ranks: Vec::new(), server, switch, control, runtime, events, progress };
+        let mut trial = Self {
+            config,
+            link,
+            jobs,
+            ranks: Vec::new(),
+            server,
+            switch,
+            control,
+            runtime,
+            events,
+            progress,
+        };
         trial.wait(START, "controller in charge of the switch", |_, event| {
             matches!(event, TrialEvent::Controller(JobEvent::SwitchUp { .. }))
         })?;
@@ -132,7 +154,7 @@ impl<'a> Trial<'a> {
         let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + JOINING;
         for job in trial.jobs.clone() {
             let begin = begin + config.offset * job as u32;
-            for rank in 0..JOBS[job].hosts.len() {
+            for rank in 0..JOBS[job].hosts(link).len() {
                 trial.start_rank(network, (job, rank as u16), begin, &sender)?;
             }
         }
@@ -147,20 +169,23 @@ impl<'a> Trial<'a> {
         sender: &Sender<TrialEvent>,
     ) -> Result<(), TrialError> {
         let plan = &JOBS[job];
+        let hosts = plan.hosts(self.link);
         let config = RankConfig {
             switch: network::workers_address(),
             tenant: Some(TENANT.into()),
             job: plan.name.into(),
             rank,
-            world: plan.hosts.len() as u16,
+            world: hosts.len() as u16,
             slots: self.config.slots,
             bytes: self.config.bytes,
             compute: self.config.compute,
             begin_unix_ms: u64::try_from(begin.as_millis()).unwrap_or(u64::MAX),
             rendezvous: None,
             faults: FaultConfig::default(),
+            // It is bound to the path of its port.
+            one_port: job > 0 && self.link == Link::Paths,
         };
-        let mut command = network.on_host(plan.hosts[usize::from(rank)], &self.config.program);
+        let mut command = network.on_host(hosts[usize::from(rank)], &self.config.program);
         command.args(config.arguments());
         let name = format!("rank {rank} of job '{}'", plan.name);
         let sender = sender.clone();
@@ -228,7 +253,9 @@ impl<'a> Trial<'a> {
         match event {
             TrialEvent::Controller(JobEvent::Scheduled {
                 name,
-                decision: Decision::Shift(interleave::Decision::Delayed { .. }),
+                decision:
+                    Decision::Shift(interleave::Decision::Delayed { .. })
+                    | Decision::Paths(paths::Decision::Ordered { .. }),
             }) => {
                 if let Some(job) = JOBS.iter().position(|job| job.name == name.job) {
                     self.progress[job].delays += 1;
@@ -287,7 +314,7 @@ impl<'a> Trial<'a> {
             let progress = std::mem::take(&mut self.progress[job]);
             all.push(Observation {
                 job: plan.name,
-                workers: plan.hosts.len() as u16,
+                workers: plan.hosts(self.link).len() as u16,
                 skipped: progress.before.unwrap_or(0) + skipped,
                 iterations: progress.iterations,
                 wrong: progress.wrong,
@@ -321,14 +348,14 @@ fn run(
 fn start_switch(
     config: &ScheduleConfig,
     network: &Network,
-    schedule: Schedule,
+    link: Link,
     events: &Sender<TrialEvent>,
 ) -> Result<Process, TrialError> {
     let mut command = network.on_switch(&config.program);
     command.args(["--json", "switch", "--exit-with-stdin"]);
     command.arg("--listen").arg(network::data_address().to_string());
     command.arg("--p4runtime").arg(network::p4runtime_address().to_string());
-    if schedule == Schedule::Crux {
+    if link == Link::Classes {
         command.arg("--dscp").arg(format!("0,{IMPORTANT_DSCP}"));
     }
     let events = events.clone();
@@ -340,7 +367,7 @@ fn start_switch(
 fn start_controller(
     config: &ScheduleConfig,
     network: &Network,
-    schedule: Schedule,
+    (schedule, link): (Schedule, Link),
     dscp: Dscp,
     events: &Sender<TrialEvent>,
 ) -> Result<ServerHandle, TrialError> {
@@ -349,20 +376,22 @@ fn start_controller(
     let plane = managed_plane(topology, Box::new(MemoryStore::default()));
     let plane = plane.map_err(|error| failed(error.into()))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let banding = match schedule {
-        Schedule::Crux => Banding {
+    let banding = match link {
+        Link::Classes => Banding {
             ranking: Ranking::Crux,
             bands: Bands::equal(2).unwrap_or_default(),
             dscp,
             link_bps: config.rate_bps as u64,
         },
-        Schedule::Off | Schedule::Cassini => {
-            Banding { link_bps: config.rate_bps as u64, ..Banding::default() }
-        }
+        Link::Plain | Link::Paths => Banding { link_bps: config.rate_bps as u64, ..Banding::default() },
     };
+    let equal_paths = link.equal_paths();
     let settings = admission::Config {
         schedule,
         banding,
+        multipath: equal_paths
+            .map(|paths| Multipath { udp_ports: paths.udp_ports(), policy: PathPolicy::Weighted }),
+        equal_paths,
         congestion: config.congestion,
         ..admission::Config::controller(unix as u32, unix)
     };

@@ -35,6 +35,8 @@ pub(super) struct Rank {
     rendezvous: Option<SocketAddr>,
     #[arg(long)]
     faults: FaultConfig,
+    #[arg(long)]
+    one_port: bool,
 }
 
 impl Rank {
@@ -52,6 +54,7 @@ impl Rank {
             begin_unix_ms: self.begin_unix_ms,
             rendezvous: self.rendezvous,
             faults: self.faults,
+            one_port: self.one_port,
         };
         rank::work(&config).map_err(|error| CliError::testbed("the rank", error))
     }

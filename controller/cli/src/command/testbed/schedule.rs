@@ -25,7 +25,8 @@ const EXAMPLES: &str = "\
 Examples, as root:
   netfold testbed schedule                       two jobs at a link of 200 Mbit/s: four minutes
   netfold testbed schedule --iterations 500      whether it lasts: half an hour
-  netfold testbed schedule --schedules cassini --plot iterations.svg";
+  netfold testbed schedule --schedules cassini --plot iterations.svg
+  netfold testbed schedule --paths --rate 50M    two jobs over two equal paths: two minutes";
 
 /// Run two jobs that share a link, each of which needs it half of the time, under each schedule.
 ///
@@ -33,6 +34,9 @@ Examples, as root:
 /// what is measured (cassini), and with priorities by measured GPU intensity (crux), where the link serves the packets of the important job
 /// first. The first 20 iterations after both have begun are left out. If iterations take more than 1.08 times those of the job alone
 /// with cassini, those of the important job more than 1.03 times with crux, or an element is wrong, the exit code is 1. Needs root and iproute2.
+///
+/// With --paths the jobs share two equal paths between a leaf and the switch instead (Linux 6.11 or later). The second job has one UDP port, and so the path
+/// that the hash gives it; the first uses both paths, until crux orders it to use the other.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScheduleCommand {
@@ -61,6 +65,9 @@ pub(super) struct ScheduleCommand {
     /// Iterations of each job that are measured.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     iterations: u32,
+    /// Two equal paths, under off and crux.
+    #[arg(long, conflicts_with = "schedules")]
+    paths: bool,
     /// Write a plot of all iterations (SVG).
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -102,6 +109,13 @@ impl ScheduleCommand {
 
     /// Jobs alone come first, on each kind of link.
     fn trials(&self) -> Vec<(Schedule, Jobs)> {
+        if self.paths {
+            let alone = [(Schedule::Off, Jobs::First), (Schedule::Off, Jobs::Second)];
+            return alone
+                .into_iter()
+                .chain([Schedule::Off, Schedule::Crux].map(|both| (both, Jobs::Both)))
+                .collect();
+        }
         let chosen = if self.schedules.is_empty() {
             &[Schedule::Off, Schedule::Cassini, Schedule::Crux][..]
         } else {
@@ -139,6 +153,7 @@ impl ScheduleCommand {
             compute: Duration::from_millis(self.compute),
             congestion: self.congestion,
             offset: Duration::from_millis(self.offset),
+            paths: self.paths,
             iterations: self.iterations,
         })
     }
@@ -153,7 +168,8 @@ const fn name(jobs: Jobs) -> &'static str {
 
 fn announce(output: &Output, config: &ScheduleConfig) -> Result<(), CliError> {
     output.line(format_args!(
-        "Two jobs at a link of {:.0} Mbit/s: {} ms of computing, all-reduces of {} bytes of i32, {} slots; {} iterations each.\n",
+        "Two jobs at {} of {:.0} Mbit/s: {} ms of computing, all-reduces of {} bytes of i32, {} slots; {} iterations each.\n",
+        if config.paths { "two equal paths" } else { "a link" },
         config.rate_bps / 1e6,
         config.compute.as_millis(),
         config.bytes,
