@@ -61,6 +61,7 @@ use crate::schedule::Schedule;
 use crate::schedule::interleave::Interleaver;
 use crate::schedule::paths::PathChooser;
 use crate::timers::{Timer, Timers};
+use crate::topology::Prefix;
 use crate::view::StallReportCounters;
 use netfold_control::{
     CongestionAlgorithm, MemberCounters, Multipath, PortSet, RESUME_MS, Refusal, SessionEvent, SessionRequest,
@@ -113,6 +114,8 @@ pub struct Config {
     pub multipath: Option<Multipath>,
     /// The equal paths between workers and their switches, where their hash is known.
     pub equal_paths: Option<EqualPaths>,
+    /// Addresses of workers whose packets take none of them.
+    pub direct: Vec<Prefix>,
     /// Address of the switches whose [`SwitchInfo::data`](crate::fleet::SwitchInfo::data) is the control port's, where there is one such address.
     pub own_address: Option<IpAddr>,
     /// Which classes of packets jobs have.
@@ -160,6 +163,7 @@ impl Config {
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
             equal_paths: None,
+            direct: Vec::new(),
             own_address: None,
             banding: Banding::default(),
             schedule: Schedule::Off,

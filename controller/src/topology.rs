@@ -360,6 +360,7 @@ pub struct Topology {
     aggregators: aggregator::Aggregators,
     ecmp: bool,
     equal_paths: Option<EqualPaths>,
+    direct: Vec<Prefix>,
 }
 
 impl Topology {
@@ -373,16 +374,21 @@ impl Topology {
         self.equal_paths
     }
 
+    /// Addresses of hosts whose packets to their switch, and from it, take none of the equal paths: those at its own leaf.
+    pub fn direct(&self) -> &[Prefix] {
+        &self.direct
+    }
+
     /// The same network, whose fabric does so or not.
     #[must_use]
     pub fn with_ecmp(self, ecmp: bool) -> Self {
         Self { ecmp, equal_paths: None, ..self }
     }
 
-    /// The same network, whose fabric has these equal paths.
+    /// The same network, whose fabric has these equal paths, but for hosts at the addresses `direct`.
     #[must_use]
-    pub fn with_equal_paths(self, equal_paths: EqualPaths) -> Self {
-        Self { ecmp: true, equal_paths: Some(equal_paths), ..self }
+    pub fn with_equal_paths(self, equal_paths: EqualPaths, direct: Vec<Prefix>) -> Self {
+        Self { ecmp: true, equal_paths: Some(equal_paths), direct, ..self }
     }
 
     /// One software switch that every IPv4 address is at: all that development needs. `p4runtime` is where its P4Runtime

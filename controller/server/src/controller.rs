@@ -14,7 +14,7 @@ use netfold_controller::record::Store;
 use netfold_controller::route::hash::EqualPaths;
 use netfold_controller::schedule::Schedule;
 use netfold_controller::server::Control;
-use netfold_controller::topology::Topology;
+use netfold_controller::topology::{Prefix, Topology};
 use netfold_controller::{Server, ServerError, ServerHandle};
 use netfold_southbound::p4runtime::ConnectError;
 
@@ -58,6 +58,8 @@ pub struct JobConfig {
     pub multipath: Option<Multipath>,
     /// The equal paths between workers and their switches, where their hash is known.
     pub equal_paths: Option<EqualPaths>,
+    /// Addresses of workers whose packets take none of them.
+    pub direct: Vec<Prefix>,
     /// How classes of packets are assigned to jobs.
     pub banding: Banding,
     /// What is done about jobs whose communication patterns are known.
@@ -78,6 +80,7 @@ impl Default for JobConfig {
             congestion: CongestionAlgorithm::Dctcp,
             multipath: None,
             equal_paths: None,
+            direct: Vec::new(),
             banding: Banding::default(),
             schedule: Schedule::Off,
             placement: PlacementPolicy::Static,
@@ -150,6 +153,7 @@ impl Controller {
             congestion: config.jobs.congestion,
             multipath: config.jobs.multipath,
             equal_paths: config.jobs.equal_paths,
+            direct: config.jobs.direct,
             banding: config.jobs.banding,
             schedule: config.jobs.schedule,
             placement: config.jobs.placement,

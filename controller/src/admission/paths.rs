@@ -94,10 +94,13 @@ impl Coordinator {
         Some(ordered.or_else(exact).unwrap_or(PortSet::first(active.spec.udp_ports)))
     }
 
-    /// The equal paths of each of a member's ports.
+    /// The equal paths of each of a member's ports; `None` where they are not known, or the member's packets take none.
     fn ways_of(&self, active: &ActiveTree, rank: u16) -> Option<Vec<Way>> {
         let paths = self.config.equal_paths?;
         let member = *active.placement.members.get(usize::from(rank))?;
+        if self.config.direct.iter().any(|prefix| prefix.contains(member.ip())) {
+            return None;
+        }
         let (at, _) = *active.placement.plan.workers().get(usize::from(rank))?;
         let info = self.fleet.info(active.placement.switches[at]);
         let own = || Some(SocketAddr::new(self.config.own_address?, info.limits.udp_port));
@@ -122,11 +125,13 @@ impl Coordinator {
         // The names of jobs are borrowed from the rest.
         let mut chooser = std::mem::take(&mut self.path_chooser);
         let (observed, places) = self.observe_paths(paths.paths);
-        let change = chooser.decide(self.now, &observed, fabric);
-        let change = change.and_then(|change| {
+        let changes = chooser.decide(self.now, &observed, fabric).into_iter().filter_map(|change| {
             let job = observed.iter().position(|(name, _)| **name == change.job)?;
-            Some((change, places[job].clone()))
+            let orders =
+                places[job].iter().zip(change.orders).filter_map(|(place, path)| Some((*place, path?)));
+            Some((change.job, PathOrders { paths: orders.collect(), chosen: true }))
         });
+        let changes: Vec<(JobName, PathOrders)> = changes.collect();
         drop(observed);
         let mut orders = std::mem::take(&mut self.path_orders);
         // A job whose workers join again keeps them.
@@ -136,11 +141,10 @@ impl Coordinator {
             self.log(JobEvent::Scheduled { name: name.clone(), decision: Decision::Paths(decision) });
         }
         self.path_chooser = chooser;
-        let Some((change, places)) = change else { return };
-        let orders = places.iter().zip(change.orders).filter_map(|(place, path)| Some((*place, path?)));
-        let orders = PathOrders { paths: orders.collect(), chosen: true };
-        self.path_orders.insert(change.job.clone(), orders);
-        self.send_orders(&change.job);
+        for (job, orders) in changes {
+            self.path_orders.insert(job.clone(), orders);
+            self.send_orders(&job);
+        }
     }
 
     /// What is known of jobs that run, in the order of their names, and the tree and rank of each flow.

@@ -1,11 +1,13 @@
-//! Equal paths for jobs that run, from what is measured of them: Crux's choice of paths ([`super::crux`]), one job at a time.
+//! Equal paths for jobs that run, from what is measured of them: Crux's choice of paths ([`super::crux`]), applied to jobs that are slowed.
 //!
 //! A job without an order uses all equal paths, by shares that follow from its UDP ports. [`PathChooser::decide`] is called every heartbeat. Of the jobs that
 //! communicate longer than alone it takes the one of the highest GPU intensity for which other paths are better, and gives each of its flows the path
-//! that is used least by others, or all paths.
+//! that is used least by others, or all paths. If there is none, all of these jobs choose anew, one after the other, and have what they chose if all that change
+//! gain by it.
 //!
 //! # Prediction
 //!
+//! What a job has now is measured; what it would have is predicted.
 //! While a job sends, it demands a part of each link that it uses: 1 of the link that limits it, less of others. Another job demands its part for
 //! as much of the time as it sends. If all demands together exceed the link, the job is slower by what they exceed it.
 //!
@@ -17,7 +19,8 @@
 //!   predicted to gain [`GAIN_MIN`] of an iteration. Whatever a job reports, the paths of no other job change by it; only the load that others
 //!   take into account does, and no more than the rate of the reporting job's hosts.
 //! - No change that lowers the predicted work of all jobs together in a second.
-//! - One change in [`CHANGE_INTERVAL`] in the whole fabric, and one of a job in [`SETTLING_ITERATIONS`] of its iterations.
+//! - One change in [`CHANGE_INTERVAL`] in the whole fabric, of one job or of up to [`TOGETHER_MAX`] that are all slowed, and one of a job in
+//!   [`SETTLING_ITERATIONS`] of its iterations.
 //! - A change that did not remove [`EFFECT_MIN`] of what it was to gain is undone, and the job is left alone for [`PAUSE_MIN`], twice as long after each further
 //!   failure, up to [`PAUSE_MAX`]; each success halves the next such time.
 
@@ -49,6 +52,9 @@ pub const PAUSE_MIN: Duration = Duration::from_secs(30);
 
 /// The longest such time.
 pub const PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// Most jobs whose paths change at the same time.
+pub const TOGETHER_MAX: usize = 8;
 
 /// Most jobs that are considered.
 pub const JOBS_MAX: usize = 256;
@@ -215,6 +221,30 @@ impl<K> Default for PathChooser<K> {
     }
 }
 
+/// New paths of a job, and the seconds that it is predicted to send with them.
+#[derive(Debug, Clone, PartialEq)]
+struct Plan {
+    job: usize,
+    orders: Vec<Option<u8>>,
+    send_s: f64,
+}
+
+impl Observed {
+    fn is_ordered(&self) -> bool {
+        self.flows.iter().any(|flow| flow.ordered.is_some())
+    }
+
+    /// By how many seconds its communication is longer than this.
+    fn excess_s(&self, seconds: f64) -> f64 {
+        self.span.as_secs_f64() - seconds
+    }
+
+    /// Whether it gains enough if it sends for so many seconds.
+    fn gains(&self, send_s: f64) -> bool {
+        self.excess_s(send_s) >= GAIN_MIN * self.period.as_secs_f64()
+    }
+}
+
 /// Jobs whose patterns are known, and the fabric.
 struct Model<'a> {
     fabric: Fabric,
@@ -237,9 +267,9 @@ impl<K: Ord + Clone> PathChooser<K> {
         })
     }
 
-    /// Decides about all jobs that run: the change that is to be made, if there is one. Forgets jobs that are not given; of more than [`JOBS_MAX`] the
-    /// first are considered.
-    pub fn decide(&mut self, now: Duration, jobs: &[(&K, Observed)], fabric: Fabric) -> Option<Change<K>> {
+    /// Decides about all jobs that run: the changes that are to be made now. Forgets jobs that are not given; of more than [`JOBS_MAX`] the first are
+    /// considered.
+    pub fn decide(&mut self, now: Duration, jobs: &[(&K, Observed)], fabric: Fabric) -> Vec<Change<K>> {
         self.keep(now, jobs);
         let is_known = |job: &&(&K, Observed)| {
             let Observed { confidence, period, bytes, flows, .. } = &job.1;
@@ -251,46 +281,52 @@ impl<K: Ord + Clone> PathChooser<K> {
         }
         let known: Vec<(&K, &Observed)> =
             known.iter().take(JOBS_MAX).map(|(job, observed)| (*job, observed)).collect();
-        let mut model = Model::new(fabric, known.iter().map(|(_, observed)| *observed).collect());
         if let Some(change) = self.judge(now, &known) {
-            return Some(change);
+            return vec![change];
         }
-        // The most intensive chooses first.
-        let mut order: Vec<usize> = (0..known.len()).collect();
+        let mut model = Model::new(fabric, known.iter().map(|(_, observed)| *observed).collect());
+        let slowed = self.slowed(now, &known, &model);
+        let mut plan = slowed.iter().find_map(|job| Some(vec![model.better(*job)?])).unwrap_or_default();
+        if plan.is_empty() {
+            plan = model.apart(&slowed).unwrap_or_default();
+        }
+        for job in &slowed {
+            let ordered = known[*job].1.is_ordered();
+            self.history(known[*job].0).decision = Decision::Best { ordered };
+        }
+        if now < self.next_change || plan.is_empty() {
+            return Vec::new();
+        }
+        self.next_change = now + CHANGE_INTERVAL;
+        plan.into_iter().map(|plan| self.change(now, known[plan.job], plan)).collect()
+    }
+
+    /// The jobs that communicate longer than alone and may change, the most intensive first: it chooses first. Notes what is decided about the others.
+    fn slowed(&mut self, now: Duration, known: &[(&K, &Observed)], model: &Model<'_>) -> Vec<usize> {
+        let mut slowed = Vec::new();
+        for (job, (key, observed)) in known.iter().enumerate() {
+            let history = self.history(key);
+            if observed.excess_s(model.alone_s(job, &[])) < SLOWED_MIN * observed.period.as_secs_f64() {
+                history.decision = Decision::Fast { ordered: observed.is_ordered() };
+            } else if now >= history.settled_at {
+                slowed.push(job);
+            }
+        }
         let intensity = |job: &usize| known[*job].1.work / model.alone_s(*job, &[]).max(f64::MIN_POSITIVE);
-        order.sort_by(|one, other| intensity(other).total_cmp(&intensity(one)));
-        for job in order {
-            let (key, observed) = known[job];
-            let ordered = observed.flows.iter().any(|flow| flow.ordered.is_some());
-            let period_s = observed.period.as_secs_f64();
-            let span_s = observed.span.as_secs_f64();
-            let history = self.histories.get_mut(key).expect("every job has one");
-            if span_s - model.alone_s(job, &[]) < SLOWED_MIN * period_s {
-                history.decision = Decision::Fast { ordered };
-                continue;
-            }
-            if now < history.settled_at {
-                continue;
-            }
-            let best = model.best(job).filter(|(_, predicted_s)| span_s - predicted_s >= GAIN_MIN * period_s);
-            let Some((orders, predicted_s)) = best else {
-                history.decision = Decision::Best { ordered };
-                continue;
-            };
-            if now < self.next_change {
-                continue;
-            }
-            let gain = Duration::from_secs_f64(span_s - predicted_s);
-            let paths = orders.iter().flatten().fold(0, |paths, path| paths | PathSet::one(*path).0);
-            history.decision = Decision::Ordered { paths: PathSet(paths), gain };
-            let before = observed.flows.iter().map(|flow| flow.ordered).collect();
-            let judged_at = now + settling(observed.period);
-            history.settled_at = judged_at;
-            history.trial = Some(Trial { before, span: observed.span, gain, judged_at });
-            self.next_change = now + CHANGE_INTERVAL;
-            return Some(Change { job: key.clone(), orders });
-        }
-        None
+        slowed.sort_by(|one, other| intensity(other).total_cmp(&intensity(one)));
+        slowed
+    }
+
+    fn change(&mut self, now: Duration, (key, observed): (&K, &Observed), plan: Plan) -> Change<K> {
+        let gain = Duration::from_secs_f64(observed.excess_s(plan.send_s).max(0.0));
+        let paths = plan.orders.iter().flatten().fold(0, |paths, path| paths | PathSet::one(*path).0);
+        let before = observed.flows.iter().map(|flow| flow.ordered).collect();
+        let judged_at = now + settling(observed.period);
+        let history = self.history(key);
+        history.decision = Decision::Ordered { paths: PathSet(paths), gain };
+        history.settled_at = judged_at;
+        history.trial = Some(Trial { before, span: observed.span, gain, judged_at });
+        Change { job: key.clone(), orders: plan.orders }
     }
 
     /// Judges trials that are due; undoes the first that had no effect.
@@ -409,23 +445,61 @@ impl<'a> Model<'a> {
         (0..self.jobs.len()).map(work).sum()
     }
 
-    /// Better paths for a job, and the seconds that it is predicted to send with them; `None` if what it has is the best, or others would lose more than
-    /// it gains.
-    fn best(&mut self, job: usize) -> Option<(Vec<Option<u8>>, f64)> {
+    /// Better paths for a job while the others keep theirs; `None` if they are not better by [`GAIN_MIN`], or others would lose more than it gains.
+    fn better(&mut self, job: usize) -> Option<Plan> {
         let others = self.others(job);
         let flows = self.jobs[job].flows.len();
         let alternatives = [Some(vec![None; flows]), self.least_used(job, &others)];
-        let predicted = alternatives.into_iter().flatten().filter(|orders| *orders != self.orders[job]);
-        let predicted = predicted.map(|orders| {
-            let send_s = self.send_s(job, &orders, &others);
-            (orders, send_s)
-        });
-        let (orders, send_s) = predicted.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let different = alternatives.into_iter().flatten().filter(|orders| *orders != self.orders[job]);
+        let plans = different.map(|orders| Plan { job, send_s: self.send_s(job, &orders, &others), orders });
+        let best = plans.min_by(|one, other| one.send_s.total_cmp(&other.send_s))?;
+        let plan = vec![best];
+        let is_better = self.jobs[job].gains(plan[0].send_s) && self.is_no_loss(&plan);
+        is_better.then_some(plan).and_then(|mut plan| plan.pop())
+    }
+
+    /// Paths for several jobs that are all slowed, chosen one after the other as if none of them had any; `None` if not all of them gain.
+    fn apart(&mut self, slowed: &[usize]) -> Option<Vec<Plan>> {
+        let slowed = &slowed[..slowed.len().min(TOGETHER_MAX)];
+        if slowed.len() < 2 {
+            return None;
+        }
+        let mut chosen: BTreeMap<usize, Vec<Option<u8>>> = BTreeMap::new();
+        for job in slowed {
+            let mut others = vec![0.0; self.links()];
+            for other in (0..self.jobs.len()).filter(|other| other != job) {
+                let orders = match chosen.get(&other) {
+                    Some(orders) => orders,
+                    None if slowed.contains(&other) => continue,
+                    None => &self.orders[other],
+                };
+                let (demand, part) = self.demand(other, orders);
+                others.iter_mut().zip(demand).for_each(|(all, demand)| *all += demand * part);
+            }
+            chosen.insert(*job, self.least_used(*job, &others)?);
+        }
+        let present = self.orders.clone();
+        chosen.iter().for_each(|(job, orders)| self.orders[*job].clone_from(orders));
+        let predict = |(job, orders): (usize, Vec<Option<u8>>)| {
+            let send_s = self.send_s(job, &orders, &self.others(job));
+            Plan { job, orders, send_s }
+        };
+        let plans: Vec<Plan> = chosen.into_iter().map(predict).collect();
+        self.orders = present;
+        let changed: Vec<Plan> =
+            plans.into_iter().filter(|plan| plan.orders != self.orders[plan.job]).collect();
+        let all_gain = changed.iter().all(|plan| self.jobs[plan.job].gains(plan.send_s));
+        (!changed.is_empty() && all_gain && self.is_no_loss(&changed)).then_some(changed)
+    }
+
+    /// Whether the predicted work of all jobs does not fall by a plan.
+    fn is_no_loss(&mut self, plans: &[Plan]) -> bool {
         let before = self.work();
-        let present = std::mem::replace(&mut self.orders[job], orders.clone());
+        let present = self.orders.clone();
+        plans.iter().for_each(|plan| self.orders[plan.job].clone_from(&plan.orders));
         let after = self.work();
-        self.orders[job] = present;
-        (after >= before * (1.0 - 1e-6)).then_some((orders, send_s))
+        self.orders = present;
+        after >= before * (1.0 - 1e-6)
     }
 
     /// For each flow the path that is used least, as Crux chooses; `None` if a flow can take none alone.

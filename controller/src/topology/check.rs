@@ -43,6 +43,7 @@ impl Topology {
             aggregators,
             ecmp: false,
             equal_paths: None,
+            direct: Vec::new(),
         })
     }
 }

@@ -46,6 +46,8 @@ struct EcmpTable {
     seed: Option<u32>,
     paths: u8,
     rate: Option<String>,
+    #[serde(default)]
+    direct: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -171,8 +173,10 @@ impl Topology {
         match ecmp.into_inner() {
             Ecmp::Is(ecmp) => Ok(topology.with_ecmp(ecmp)),
             Ecmp::Known(table) => {
-                let paths = equal_paths(&table).map_err(|problem| whole(Some(at), problem))?;
-                Ok(topology.with_equal_paths(paths))
+                let located = |problem| whole(Some(at), problem);
+                let paths = equal_paths(&table).map_err(located)?;
+                let direct = prefixes("direct", table.direct).map_err(located)?;
+                Ok(topology.with_equal_paths(paths, direct))
             }
         }
     }
@@ -236,21 +240,25 @@ fn switch(table: SwitchTable) -> Result<Switch, Problem> {
     })
 }
 
+fn prefixes(key: &'static str, texts: Vec<String>) -> Result<Vec<Prefix>, Problem> {
+    let parsed = |text: String| {
+        text.parse::<Prefix>().map_err(|fault| match fault {
+            PrefixError::Form => {
+                let want = "an address or a range of them, such as \"10.1.0.0/28\"";
+                Problem::Value { key, value: text, want }
+            }
+            PrefixError::Loose(range) => Problem::LoosePrefix { value: text, range },
+        })
+    };
+    texts.into_iter().map(parsed).collect()
+}
+
 fn attachment(
     table: HostTable,
     planes: &[Attachment],
     names: &BTreeMap<String, usize>,
 ) -> Result<Attachment, Problem> {
-    let mut addresses = Vec::with_capacity(table.addresses.len());
-    for text in table.addresses {
-        addresses.push(text.parse::<Prefix>().map_err(|fault| match fault {
-            PrefixError::Form => {
-                let want = "an address or a range of them, such as \"10.1.0.0/28\"";
-                Problem::Value { key: "addresses", value: text, want }
-            }
-            PrefixError::Loose(range) => Problem::LoosePrefix { value: text, range },
-        })?);
-    }
+    let mut addresses = prefixes("addresses", table.addresses)?;
     // A further plane has the addresses of the first, unless it has its own.
     if let Some(first) = planes.first().filter(|_| addresses.is_empty()) {
         addresses.clone_from(&first.addresses);

@@ -101,16 +101,20 @@ fn a_topology_says_whether_its_fabric_has_equal_paths() {
     assert!(!with("ecmp = false").unwrap().has_ecmp());
     let wrong = with("ecmp = 16").unwrap_err().to_string();
     assert!(wrong.starts_with("line 1:"), "{wrong}");
-    let known = with(r#"ecmp = { hash = "linux", seed = 7, paths = 4, rate = "40G" }"#).unwrap();
+    let known =
+        with(r#"ecmp = { hash = "linux", seed = 7, paths = 4, rate = "40G", direct = ["10.1.0.0/28"] }"#)
+            .unwrap();
     let paths = known.equal_paths().expect("the hash is known");
     assert!(known.has_ecmp() && paths.to_string() == "linux,seed=7,paths=4");
     assert_eq!(paths.rate_bps, Some(40_000_000_000));
+    assert_eq!(known.direct(), ["10.1.0.0/28".parse().unwrap()]);
     assert_eq!(with("ecmp = true").unwrap().equal_paths(), None);
     for (wrong, reason) in [
         (r#"{ hash = "linux", paths = 4 }"#, "line 1: ecmp: give the seed of hash linux"),
         (r#"{ hash = "md5", paths = 4 }"#, "line 1: ecmp: hash 'md5' is not known"),
         (r#"{ hash = "crc32", paths = 1 }"#, "line 1: ecmp: give the number of equal paths"),
         (r#"{ hash = "crc32", paths = 2, rate = "fast" }"#, "line 1: rate"),
+        (r#"{ hash = "crc32", paths = 2, direct = ["x"] }"#, "line 1: direct"),
         (r#"{ hash = "crc32", paths = 2, seeds = 1 }"#, "line 1: ecmp is true, false, or a table"),
     ] {
         let message = with(&format!("ecmp = {wrong}")).unwrap_err().to_string();

@@ -327,7 +327,6 @@ impl DiagnoseRig {
             begin_unix_ms: 0,
             rendezvous: None,
             faults,
-            one_port: false,
         };
         command.args(config.arguments());
         let (sender, number) = (self.sender.clone(), self.trials);

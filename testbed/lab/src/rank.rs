@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold::{Communicator, Error, Mode, ReduceOp};
 use netfold_io::fault::{FaultConfig, Faulty};
-use netfold_io::{Capabilities, Middleware, PacketIo};
 use netfold_measure::all_reduce::{Number, Pattern, Reduction};
 
 /// How a rank takes part.
@@ -35,8 +34,6 @@ pub struct RankConfig {
     pub rendezvous: Option<SocketAddr>,
     /// Faults of its packet I/O.
     pub faults: FaultConfig,
-    /// Whether it has one UDP port even where workers have several.
-    pub one_port: bool,
 }
 
 impl RankConfig {
@@ -57,27 +54,7 @@ impl RankConfig {
         let words = ["--json", "testbed", "rank"].map(str::to_owned).into_iter();
         let rendezvous = self.rendezvous.iter().map(|address| ("--rendezvous", address.to_string()));
         let options = options.into_iter().chain(tenant).chain(rendezvous);
-        let one_port = self.one_port.then(|| "--one-port".to_owned());
-        words.chain(options.flat_map(|(option, value)| [option.to_owned(), value])).chain(one_port).collect()
-    }
-}
-
-/// Packet I/O with one UDP port.
-struct OnePort(Box<dyn PacketIo>);
-
-impl Middleware for OnePort {
-    type Inner = dyn PacketIo;
-
-    fn inner(&self) -> &Self::Inner {
-        &*self.0
-    }
-
-    fn inner_mut(&mut self) -> &mut Self::Inner {
-        &mut *self.0
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { udp_ports_max: 1, ..self.inner().capabilities() }
+        words.chain(options.flat_map(|(option, value)| [option.to_owned(), value])).collect()
     }
 }
 
@@ -100,7 +77,7 @@ pub enum RankError {
 ///
 /// [`RankError`].
 pub fn work(config: &RankConfig) -> Result<(), RankError> {
-    let (faults, one_port) = (config.faults, config.one_port);
+    let faults = config.faults;
     let mut builder = Communicator::builder()
         .switch(config.switch)?
         .job(config.job.as_str())
@@ -108,10 +85,7 @@ pub fn work(config: &RankConfig) -> Result<(), RankError> {
         .world_size(config.world)
         .mode(Mode::I32)
         .slots(config.slots)
-        .middleware(move |io| {
-            let faulty = Box::new(Faulty::new(io, faults));
-            if one_port { Box::new(OnePort(faulty)) } else { faulty }
-        });
+        .middleware(move |io| Box::new(Faulty::new(io, faults)));
     if let Some(tenant) = &config.tenant {
         builder = builder.tenant(tenant.as_str(), "");
     }

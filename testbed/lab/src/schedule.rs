@@ -2,8 +2,8 @@
 //!
 //! A switch, and hosts at it, in network namespaces. One host has a rank of each job, and its link is shaped in both directions; the other ranks have hosts and
 //! links of their own. Ranks are processes of the program under test that compute (they sleep), do an all-reduce and check every element. The controller is
-//! in this process. For jobs with classes the link has a queue for each of two. Or there are two equal paths between a leaf, with a host of each job, and the
-//! switch; the second job has one UDP port and is bound to the path that the hash gives it.
+//! in this process. For jobs with classes the link has a queue for each of two. Or there are two equal paths between a leaf, with a host of
+//! each job, and the switch, whose hash the controller knows.
 //!
 //! Needs root and iproute2.
 

@@ -348,6 +348,7 @@ impl ControllerCommand {
             congestion: self.congestion,
             multipath: self.multipath.multipath(default_ports),
             equal_paths,
+            direct: topology.as_ref().map_or(Vec::new(), |topology| topology.direct().to_vec()),
             banding: Banding {
                 ranking: self.ranking(),
                 bands: self.bands.clone(),

@@ -182,8 +182,6 @@ impl<'a> Trial<'a> {
             begin_unix_ms: u64::try_from(begin.as_millis()).unwrap_or(u64::MAX),
             rendezvous: None,
             faults: FaultConfig::default(),
-            // It is bound to the path of its port.
-            one_port: job > 0 && self.link == Link::Paths,
         };
         let mut command = network.on_host(hosts[usize::from(rank)], &self.config.program);
         command.args(config.arguments());
@@ -372,7 +370,8 @@ fn start_controller(
     events: &Sender<TrialEvent>,
 ) -> Result<ServerHandle, TrialError> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| TrialError::Controller(error);
-    let topology = Topology::from_toml(&network::topology()).map_err(|error| failed(error.into()))?;
+    let topology = Topology::from_toml(&network::topology(link)).map_err(|error| failed(error.into()))?;
+    let (equal_paths, direct) = (topology.equal_paths(), topology.direct().to_vec());
     let plane = managed_plane(topology, Box::new(MemoryStore::default()));
     let plane = plane.map_err(|error| failed(error.into()))?;
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -385,13 +384,13 @@ fn start_controller(
         },
         Link::Plain | Link::Paths => Banding { link_bps: config.rate_bps as u64, ..Banding::default() },
     };
-    let equal_paths = link.equal_paths();
     let settings = admission::Config {
         schedule,
         banding,
         multipath: equal_paths
             .map(|paths| Multipath { udp_ports: paths.udp_ports(), policy: PathPolicy::Weighted }),
         equal_paths,
+        direct,
         congestion: config.congestion,
         ..admission::Config::controller(unix as u32, unix)
     };

@@ -11,7 +11,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use netfold_controller::route::hash::EqualPaths;
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command, command_in};
 use netfold_wire::UDP_PORT;
 
@@ -52,11 +51,6 @@ pub(super) enum Link {
 impl Link {
     fn hosts(self) -> usize {
         if self == Self::Paths { HOSTS } else { HOSTS - 1 }
-    }
-
-    /// The equal paths, where there are some.
-    pub(super) fn equal_paths(self) -> Option<EqualPaths> {
-        (self == Self::Paths).then(|| EqualPaths::new("linux", Some(SEED), PATHS, None).ok())?
     }
 }
 
@@ -188,12 +182,21 @@ pub(super) fn p4runtime_address() -> SocketAddr {
 }
 
 /// The topology file that the controller is given.
-pub(super) fn topology() -> String {
+pub(super) fn topology(link: Link) -> String {
     let (p4runtime, data) = (p4runtime_address(), data_address());
     let switch = format!("[[switch]]\nname = \"switch\"\np4runtime = \"{p4runtime}\"\ndata = \"{data}\"\n");
     let host = |at| {
         let address = host_address(at);
         format!("\n[[host]]\nname = \"host{at}\"\naddresses = [\"{address}\"]\nswitch = \"switch\"\n")
     };
-    (0..HOSTS).map(host).fold(switch, |text, host| text + &host)
+    let near: Vec<String> = (0..HOSTS)
+        .filter(|host| !FAR.contains(host))
+        .map(|host| format!("\"{}\"", host_address(host)))
+        .collect();
+    let ecmp = format!(
+        "ecmp = {{ hash = \"linux\", seed = {SEED}, paths = {PATHS}, direct = [{}] }}\n",
+        near.join(", ")
+    );
+    let whole = if link == Link::Paths { ecmp + &switch } else { switch };
+    (0..HOSTS).map(host).fold(whole, |text, host| text + &host)
 }

@@ -163,7 +163,6 @@ impl<'a> Trial<'a> {
             begin_unix_ms: u64::try_from(begin.as_millis()).unwrap_or(u64::MAX),
             rendezvous: Some(network::rendezvous(job * RANKS)),
             faults: FaultConfig { rx: delayed, tx: delayed, ..FaultConfig::default() },
-            one_port: false,
         };
         let mut command = network.on_host(job * RANKS + rank, &self.config.program);
         command.args(config.arguments());

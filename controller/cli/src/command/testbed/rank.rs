@@ -35,8 +35,6 @@ pub(super) struct Rank {
     rendezvous: Option<SocketAddr>,
     #[arg(long)]
     faults: FaultConfig,
-    #[arg(long)]
-    one_port: bool,
 }
 
 impl Rank {
@@ -54,7 +52,6 @@ impl Rank {
             begin_unix_ms: self.begin_unix_ms,
             rendezvous: self.rendezvous,
             faults: self.faults,
-            one_port: self.one_port,
         };
         rank::work(&config).map_err(|error| CliError::testbed("the rank", error))
     }

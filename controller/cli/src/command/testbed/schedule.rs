@@ -35,8 +35,8 @@ Examples, as root:
 /// first. The first 20 iterations after both have begun are left out. If iterations take more than 1.08 times those of the job alone
 /// with cassini, those of the important job more than 1.03 times with crux, or an element is wrong, the exit code is 1. Needs root and iproute2.
 ///
-/// With --paths the jobs share two equal paths between a leaf and the switch instead (Linux 6.11 or later). The second job has one UDP port, and so the path
-/// that the hash gives it; the first uses both paths, until crux orders it to use the other.
+/// With --paths the jobs share two equal paths between a leaf and the switch instead (Linux 6.11 or later), each as fast as a host's link. Both use both
+/// paths, until crux orders each of them to use one.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ScheduleCommand {
