@@ -23,6 +23,9 @@ pub(super) struct PathOrders {
     chosen: bool,
 }
 
+/// The tree and rank of each flow of a job.
+type Places = Vec<(u8, u16)>;
+
 impl Coordinator {
     /// A member reports how it uses its paths.
     pub(super) fn note_paths(&mut self, id: SessionId, stage: Stage, report: PathReport) {
@@ -148,7 +151,7 @@ impl Coordinator {
     }
 
     /// What is known of jobs that run, in the order of their names, and the tree and rank of each flow.
-    fn observe_paths(&self, paths: u8) -> (Vec<(&JobName, Observed)>, Vec<Vec<(u8, u16)>>) {
+    fn observe_paths(&self, paths: u8) -> (Vec<(&JobName, Observed)>, Vec<Places>) {
         let mut ends: BTreeMap<(usize, Option<IpAddr>), usize> = BTreeMap::new();
         let (mut observed, mut places) = (Vec::new(), Vec::new());
         for (name, trees) in self.running_jobs() {

@@ -24,6 +24,9 @@ use network::Fabric;
 /// How long a job runs before it is observed.
 const SETTLING: Duration = Duration::from_millis(1500);
 
+/// How much longer one whose workers are ordered which ports to use: they report that they take orders with their heartbeats.
+const ORDERING: Duration = Duration::from_millis(1500);
+
 /// How often bytes are read while a spine is slow.
 const SAMPLE: Duration = Duration::from_millis(100);
 
@@ -218,7 +221,7 @@ impl PathsRig {
                 .map(|paths| Multipath { udp_ports: paths.udp_ports(), policy: PathPolicy::Weighted }),
         };
         let mut job = Job::start(&self.config, &self.fabric, (multipath, equal_paths))?;
-        job.run_for(SETTLING)?;
+        job.run_for(SETTLING + equal_paths.map_or(Duration::ZERO, |_| ORDERING))?;
         let (operations, begun) = (job.operations(), Instant::now());
         let before = self.fabric.bytes()?;
         job.run_for(self.config.observed)?;

@@ -37,6 +37,31 @@ fn two_jobs_that_share_a_link_are_measured_and_scheduled() {
 }
 
 #[test]
+fn two_jobs_over_equal_paths_are_ordered_to_use_one_each() {
+    // Kernels before Linux 6.11 take no seed.
+    let seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed");
+    if !namespace::available() || !seed.exists() {
+        return;
+    }
+    let mut run = Process::start("testbed schedule --paths --rate 50M --compute 40 --iterations 10");
+    for (schedule, name) in [
+        ("off", "first"),
+        ("off", "second"),
+        ("off", "first"),
+        ("off", "second"),
+        ("crux", "first"),
+        ("crux", "second"),
+    ] {
+        let row = run.event("schedule");
+        assert_eq!((text(&row, "schedule"), text(&row, "job")), (schedule, name), "{row}");
+        assert_eq!(number(&row, "wrong"), 0.0, "{row}");
+        assert_eq!(row["decision"].is_string(), schedule == "crux", "{row}");
+    }
+    // Whether the bounds hold in so short a time is for a quiet machine.
+    assert!(run.wait().code().is_some());
+}
+
+#[test]
 fn an_interrupted_or_killed_run_leaves_no_namespaces_or_processes() {
     if !namespace::available() {
         return;
