@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const ALL: PortSet = PortSet::first(PORTS);
 
 fn equal_paths() -> EqualPaths {
-    "linux,seed=7,paths=4".parse().unwrap()
+    "linux,seed=7,paths=4".parse().expect("equal paths")
 }
 
 fn settings(schedule: Schedule) -> Config {
@@ -71,7 +71,8 @@ fn orders(bench: &Bench, id: SessionId) -> Vec<PortSet> {
 
 fn ways(first: u16) -> Vec<Way> {
     let worker = SocketAddr::new([127, 0, 0, 1].into(), first);
-    equal_paths().ways(worker, PORTS, "10.9.0.1:20038".parse().unwrap()).unwrap()
+    let switch = "10.9.0.1:20038".parse().expect("an address");
+    equal_paths().ways(worker, PORTS, switch).expect("addresses of IPv4")
 }
 
 /// Ports of each path, upwards.
