@@ -30,7 +30,7 @@ const PORTS_FOR_PATH: u8 = 8;
 pub enum PathHash {
     /// A Linux router's of the fourth layer, with a seed.
     Linux {
-        /// `net.ipv4.fib_multipath_hash_seed`, not 0, which stands for one that nobody knows.
+        /// `net.ipv4.fib_multipath_hash_seed`, not 0, which stands for a random one.
         seed: u32,
     },
     /// A switch's: CRC-32 of source, destination, protocol and ports, modulo the paths.

@@ -7,8 +7,8 @@ use netfold_controller::admission::Config;
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::jobs::{EndReason, JobEvent};
 use netfold_controller::rebalance::{BACKOFF_MIN, INTERVAL, MOVES_MAX, PlacementPolicy};
-use netfold_controller::schedule::Schedule;
-use netfold_controller::schedule::interleave::{BUDGET_SHARE, Decision, PACE_MAX, SETTLING_ITERATIONS};
+use netfold_controller::schedule::interleave::{self, BUDGET_SHARE, PACE_MAX, SETTLING_ITERATIONS};
+use netfold_controller::schedule::{self, Schedule};
 use netfold_proto::{Instant, PatternMeter};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -353,7 +353,10 @@ impl World {
                     }
                     self.done.entry(name.job).or_default().bands.push(now);
                 }
-                JobEvent::Scheduled { name, decision: Decision::Delayed { .. } } => {
+                JobEvent::Scheduled {
+                    name,
+                    decision: schedule::Decision::Shift(interleave::Decision::Delayed { .. }),
+                } => {
                     self.done.entry(name.job).or_default().delayed += 1;
                 }
                 _ => {}
