@@ -63,6 +63,7 @@ pub mod bands;
 pub mod command;
 pub mod driver;
 mod endpoints;
+pub mod equal_paths;
 pub mod executor;
 pub mod fleet;
 pub mod flight_record;

@@ -28,7 +28,6 @@
 pub mod ecmp;
 mod error;
 mod grow;
-pub mod hash;
 pub mod stripe;
 
 pub use error::{RouteError, Unfit};

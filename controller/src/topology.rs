@@ -44,7 +44,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::route::hash::EqualPaths;
+use crate::equal_paths::EqualPaths;
 use netfold_p4::profile::{Encapsulation, Profile, by_name};
 
 /// Most switches of a topology.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use netfold_control::{CongestionAlgorithm, Multipath};
 use netfold_controller::admission::Config;
-use netfold_controller::route::hash::EqualPaths;
+use netfold_controller::equal_paths::EqualPaths;
 use netfold_controller::{JobEvent, Limits, Plane, Server, ServerError, ServerHandle, SwitchDriver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo, ThreadOpener};
 use netfold_listener::ListenerCounters;

@@ -2,9 +2,9 @@
 //! schedule has chosen.
 
 use super::{Coordinator, SessionId, Stage};
+use crate::equal_paths::{PathSet, Way, exact_ports};
 use crate::jobs::{ActiveTree, JobEvent};
 use crate::record::JobName;
-use crate::route::hash::{PathSet, Way, exact_ports};
 use crate::schedule::paths::{Fabric, Flow, Observed};
 use crate::schedule::{Decision, Schedule};
 use crate::traffic::{AVOIDED_MAX, TreePattern};

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use super::crux;
 use super::interleave::{CONFIDENCE_MIN, SLOWED_MIN};
-use crate::route::hash::PathSet;
+use crate::equal_paths::PathSet;
 
 /// Fraction of an iteration that a change has to gain, by its own prediction.
 pub const GAIN_MIN: f64 = 0.02;

@@ -1,6 +1,6 @@
 //! What can be wrong with a topology.
 
-use crate::route::hash::EqualPathsError;
+use crate::equal_paths::EqualPathsError;
 use std::fmt;
 
 use netfold_p4::profile::named;

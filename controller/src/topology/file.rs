@@ -12,7 +12,7 @@ use super::{
     Attachment, CPU_PORT, Element, End, FILE_LEN_MAX, Host, Kind, Link, Mac, Prefix, PrefixError, Problem,
     RATE_DEFAULT, Role, Switch, SwitchId, Tls, Topology, TopologyError,
 };
-use crate::route::hash::EqualPaths;
+use crate::equal_paths::EqualPaths;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

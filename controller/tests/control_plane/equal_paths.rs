@@ -8,9 +8,9 @@ use netfold_control::{
 };
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::Banding;
+use netfold_controller::equal_paths::{EqualPaths, Way};
 use netfold_controller::jobs::JobEvent;
 use netfold_controller::record::JobName;
-use netfold_controller::route::hash::{EqualPaths, Way};
 use netfold_controller::schedule::paths::SETTLING_MIN;
 use netfold_controller::schedule::{Decision, Schedule, paths};
 use netfold_controller::view::JobView;

@@ -110,12 +110,15 @@ fn a_topology_says_whether_its_fabric_has_equal_paths() {
     assert_eq!(known.direct(), ["10.1.0.0/28".parse().unwrap()]);
     assert_eq!(with("ecmp = true").unwrap().equal_paths(), None);
     for (wrong, reason) in [
-        (r#"{ hash = "linux", paths = 4 }"#, "line 1: ecmp: give the seed of hash linux"),
-        (r#"{ hash = "md5", paths = 4 }"#, "line 1: ecmp: hash 'md5' is not known"),
-        (r#"{ hash = "crc32", paths = 1 }"#, "line 1: ecmp: give the number of equal paths"),
-        (r#"{ hash = "crc32", paths = 2, rate = "fast" }"#, "line 1: rate"),
-        (r#"{ hash = "crc32", paths = 2, direct = ["x"] }"#, "line 1: direct"),
-        (r#"{ hash = "crc32", paths = 2, seeds = 1 }"#, "line 1: ecmp is true, false, or a table"),
+        (r#"{ hash = "linux", paths = 4 }"#, "line 1: the topology: ecmp: give the seed of hash linux"),
+        (r#"{ hash = "md5", paths = 4 }"#, "line 1: the topology: ecmp: hash 'md5' is not known"),
+        (r#"{ hash = "crc32", paths = 1 }"#, "line 1: the topology: ecmp: give the number of equal paths"),
+        (r#"{ hash = "crc32", paths = 2, rate = "fast" }"#, "line 1: the topology: rate"),
+        (r#"{ hash = "crc32", paths = 2, direct = ["x"] }"#, "line 1: the topology: direct"),
+        (
+            r#"{ hash = "crc32", paths = 2, seeds = 1 }"#,
+            "line 1: the topology: ecmp is true, false, or a table",
+        ),
     ] {
         let message = with(&format!("ecmp = {wrong}")).unwrap_err().to_string();
         assert!(message.starts_with(reason), "{message}");

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use netfold_control::{Multipath, PathPolicy};
-use netfold_controller::route::hash::EqualPaths;
+use netfold_controller::equal_paths::EqualPaths;
 use netfold_testkit::namespace::CommandError;
 use serde::Serialize;
 

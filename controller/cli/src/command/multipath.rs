@@ -2,7 +2,7 @@
 
 use clap::Args;
 use netfold_control::{Multipath, PATHS_MAX, PathPolicy};
-use netfold_controller::route::hash::EqualPaths;
+use netfold_controller::equal_paths::EqualPaths;
 
 /// Paths between workers and switches.
 #[derive(Debug, Clone, Args)]

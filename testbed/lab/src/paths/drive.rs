@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use netfold_control::Multipath;
-use netfold_controller::route::hash::EqualPaths;
+use netfold_controller::equal_paths::EqualPaths;
 use netfold_measure::process::{self, Output};
 use netfold_testkit::process::Process;
 
