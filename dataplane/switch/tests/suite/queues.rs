@@ -347,7 +347,7 @@ fn a_full_queue_has_senders_pause_its_classes_and_others_continue() {
         if paused.holds(0) {
             break paused;
         }
-        assert!(begin.elapsed() < HANG_TIMEOUT, "no link is asked to pause");
+        assert!(begin.elapsed() < HANG_TIMEOUT, "no sender is asked to pause");
         if sent < 30 {
             sent += 1;
             [0, 1].into_iter().for_each(|rank| rig.send(rank, sent, &[]));
