@@ -8,6 +8,7 @@ mod bands;
 mod bench;
 mod best_effort;
 mod check;
+mod classes;
 mod connect_errors;
 mod connections;
 mod controller;
