@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use netfold_control::{Admission, CongestionAlgorithm, Mode};
 use netfold_proto::{
-    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Handled, Ignored, Importance, Instant, OpId, OpSpec,
-    Sharing, Worker, WorkerConfig,
+    Codec, CodedChunk, Collective, Contributors, DType, Descriptor, Handled, Ignored, Importance, Instant,
+    OpId, OpSpec, Sharing, Worker, WorkerConfig,
 };
 use netfold_wire::header::LEN;
 use netfold_wire::{Flags, Kind, LaneOp, Packet, Reason, Repr};
@@ -144,7 +144,15 @@ impl Scene {
             ..Descriptor::BARRIER
         };
         let exponents = mode != Mode::I32;
-        let spec = OpSpec { descriptor, data_chunks, exponents, class: 0, importance: Importance::NONE, lane_op, sharing: Sharing::All };
+        let spec = OpSpec {
+            descriptor,
+            data_chunks,
+            exponents,
+            class: 0,
+            importance: Importance::NONE,
+            lane_op,
+            sharing: Sharing::All,
+        };
         match self.worker.submit(spec) {
             Ok(id) => {
                 assert_eq!(id, OpId(self.submitted));
