@@ -41,7 +41,7 @@ pub use self::links::DRAINED_AT_ONCE;
 pub use crate::jobs::SessionId;
 
 use self::ended::EndedJobs;
-use self::paths::PathOrders;
+use self::paths::{MemberPaths, PathOrders};
 use self::rate_limiter::CredentialRateLimiter;
 use self::rebalance::TreeMoves;
 use self::schedule::Ranked;
@@ -332,10 +332,14 @@ pub struct Coordinator {
     stall_reports: StallReportCounters,
     /// Which iterations are delayed.
     interleaver: Interleaver<JobName>,
-    /// Who chooses equal paths.
+    /// Which equal paths are chosen.
     path_chooser: PathChooser<JobName>,
     /// Orders of jobs that have had some.
     path_orders: BTreeMap<JobName, PathOrders>,
+    /// When they are chosen next.
+    next_path_choice: Duration,
+    /// What was computed of members' paths.
+    member_paths: MemberPaths,
     /// By what jobs are ranked, where that is measured.
     ranked: BTreeMap<JobName, Ranked>,
     /// What trees demand of links, and which of them are moved.
@@ -379,6 +383,8 @@ impl Coordinator {
             interleaver: Interleaver::default(),
             path_chooser: PathChooser::default(),
             path_orders: BTreeMap::new(),
+            next_path_choice: Duration::ZERO,
+            member_paths: MemberPaths::new(),
             ranked: BTreeMap::new(),
             tree_moves: TreeMoves::default(),
             inspections: 0,

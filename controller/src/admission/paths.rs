@@ -5,12 +5,12 @@ use super::{Coordinator, SessionId, Stage};
 use crate::equal_paths::{PathSet, Way, exact_ports};
 use crate::jobs::{ActiveTree, JobEvent};
 use crate::record::JobName;
-use crate::schedule::paths::{Fabric, Flow, Observed};
+use crate::schedule::paths::{CHANGE_INTERVAL, Fabric, Flow, Observed};
 use crate::schedule::{Decision, Schedule};
 use crate::traffic::{AVOIDED_MAX, TreePattern};
 use crate::view::PathsView;
 use netfold_control::{PathPolicy, PathReport, PortSet, SessionEvent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -22,6 +22,21 @@ pub(super) struct PathOrders {
     /// This controller has chosen them; otherwise they are those that it found.
     chosen: bool,
 }
+
+/// What follows from the ports of a member and the fabric's hash.
+#[derive(Debug)]
+pub(super) struct MemberPath {
+    /// The member's first port and its switch's.
+    ends: (SocketAddr, SocketAddr),
+    udp_ports: u8,
+    /// The part of its bytes that each path carries without an order.
+    shares: Vec<f64>,
+    /// Paths of which it has ports in both directions.
+    possible: PathSet,
+}
+
+/// By job and rank.
+pub(super) type MemberPaths = BTreeMap<(u16, u16), MemberPath>;
 
 /// The tree and rank of each flow of a job.
 type Places = Vec<(u8, u16)>;
@@ -36,8 +51,9 @@ impl Coordinator {
             return;
         }
         let used = report.ordered;
+        let is_new = self.sessions.get(&id).is_some_and(|session| session.ordered.is_none());
         if active.paths.report(now, rank, active.spec.udp_ports, report)
-            && let Some(used) = used
+            && let Some(used) = used.filter(|_| is_new)
         {
             self.order_ports(id, (job, rank), used);
         }
@@ -99,7 +115,13 @@ impl Coordinator {
 
     /// The equal paths of each of a member's ports; `None` where they are not known, or the member's packets take none.
     fn ways_of(&self, active: &ActiveTree, rank: u16) -> Option<Vec<Way>> {
-        let paths = self.config.equal_paths?;
+        let (member, switch) = self.equal_ends(active, rank)?;
+        self.config.equal_paths?.ways(member, active.spec.udp_ports, switch)
+    }
+
+    /// The first port of a member and that of its switch, with equal paths in between.
+    fn equal_ends(&self, active: &ActiveTree, rank: u16) -> Option<(SocketAddr, SocketAddr)> {
+        self.config.equal_paths?;
         let member = *active.placement.members.get(usize::from(rank))?;
         if self.config.direct.iter().any(|prefix| prefix.contains(member.ip())) {
             return None;
@@ -107,7 +129,7 @@ impl Coordinator {
         let (at, _) = *active.placement.plan.workers().get(usize::from(rank))?;
         let info = self.fleet.info(active.placement.switches[at]);
         let own = || Some(SocketAddr::new(self.config.own_address?, info.limits.udp_port));
-        paths.ways(member, active.spec.udp_ports, info.data.or_else(own)?)
+        Some((member, info.data.or_else(own)?))
     }
 
     /// How many members of a tree use ports that spread exactly, as they report.
@@ -119,15 +141,20 @@ impl Coordinator {
         active.paths.ordered().filter(is_exact).count()
     }
 
-    /// Chooses equal paths of jobs anew, and orders what has changed.
+    /// Chooses equal paths of jobs anew, if it is time to, and orders what has changed.
     pub(super) fn choose_paths(&mut self) {
-        let Some(paths) = self.config.equal_paths else { return };
+        let Some(paths) = self.config.equal_paths.filter(|_| self.now >= self.next_path_choice) else {
+            return;
+        };
+        self.next_path_choice = self.now + CHANGE_INTERVAL;
         let host_rate = self.config.banding.link_bps.max(8) as f64 / 8.0;
         let path_rate = paths.rate_bps.map_or(host_rate, |rate_bps| rate_bps.max(8) as f64 / 8.0);
         let fabric = Fabric { paths: paths.paths, path_rate, host_rate };
         // The names of jobs are borrowed from the rest.
         let mut chooser = std::mem::take(&mut self.path_chooser);
-        let (observed, places) = self.observe_paths(paths.paths);
+        let mut before = std::mem::take(&mut self.member_paths);
+        let mut known = BTreeMap::new();
+        let (observed, places) = self.observe_paths((&mut before, &mut known));
         let changes = chooser.decide(self.now, &observed, fabric).into_iter().filter_map(|change| {
             let job = observed.iter().position(|(name, _)| **name == change.job)?;
             let orders =
@@ -136,6 +163,7 @@ impl Coordinator {
         });
         let changes: Vec<(JobName, PathOrders)> = changes.collect();
         drop(observed);
+        self.member_paths = known;
         let mut orders = std::mem::take(&mut self.path_orders);
         // A job whose workers join again keeps them.
         orders.retain(|name, _| self.trees_of(name, "").next().is_some());
@@ -150,25 +178,31 @@ impl Coordinator {
         }
     }
 
-    /// What is known of jobs that run, in the order of their names, and the tree and rank of each flow.
-    fn observe_paths(&self, paths: u8) -> (Vec<(&JobName, Observed)>, Vec<Places>) {
-        let mut ends: BTreeMap<(usize, Option<IpAddr>), usize> = BTreeMap::new();
+    /// What is known of jobs that run, in the order of their names, and the tree and rank of each flow. Takes what does not change from `before` to `known`.
+    fn observe_paths(
+        &self,
+        (before, known): (&mut MemberPaths, &mut MemberPaths),
+    ) -> (Vec<(&JobName, Observed)>, Vec<Places>) {
+        let mut ends: BTreeMap<IpAddr, usize> = BTreeMap::new();
         let (mut observed, mut places) = (Vec::new(), Vec::new());
         for (name, trees) in self.running_jobs() {
             let own: Vec<&ActiveTree> = trees.into_iter().filter(|tree| tree.name.group.is_empty()).collect();
             let Some(TreePattern { pattern, .. }) = self.pattern_of(own.iter().copied()) else { continue };
             let (mut flows, mut of_flows) = (Vec::new(), Vec::new());
             for tree in &own {
+                let reporting: BTreeSet<u16> = tree.paths.ordered().map(|(rank, _)| rank).collect();
                 for rank in tree.members.keys() {
-                    let Some(ways) = self.ways_of(tree, *rank) else { continue };
-                    let (at, _) = tree.placement.plan.workers()[usize::from(*rank)];
-                    let switch = tree.placement.switches[at];
-                    let host = tree.placement.members[usize::from(*rank)].ip();
-                    let ends = [(switch, None), (switch, Some(host))].map(|end| {
+                    let key = (tree.placement.job().job, *rank);
+                    let kept = before.remove(&key);
+                    let Some(paths) = self.path_of(tree, *rank, kept) else { continue };
+                    let ends = [paths.ends.1.ip(), paths.ends.0.ip()].map(|end| {
                         let next = ends.len();
                         *ends.entry(end).or_insert(next)
                     });
-                    flows.push(self.flow(tree, *rank, (&ways, paths), ends));
+                    let possible = if reporting.contains(rank) { paths.possible } else { PathSet(0) };
+                    let ordered = self.ordered_path(tree, *rank);
+                    flows.push(Flow { ends, shares: paths.shares.clone(), possible, ordered });
+                    known.insert(key, paths);
                     of_flows.push((tree.name.tree, *rank));
                 }
             }
@@ -189,19 +223,25 @@ impl Coordinator {
         (observed, places)
     }
 
-    /// What a member sends over equal paths.
-    fn flow(&self, tree: &ActiveTree, rank: u16, (ways, paths): (&[Way], u8), ends: [usize; 2]) -> Flow {
-        let used = exact_ports(ways, self.all_paths()).unwrap_or(PortSet::first(tree.spec.udp_ports));
-        let mut shares = vec![0.0; usize::from(paths)];
-        for (_, way) in (0..).zip(ways).filter(|(port, _)| used.contains(*port)) {
+    /// The equal paths of a member: those that were computed before, if its ends are the same.
+    fn path_of(&self, tree: &ActiveTree, rank: u16, kept: Option<MemberPath>) -> Option<MemberPath> {
+        let ends = self.equal_ends(tree, rank)?;
+        let udp_ports = tree.spec.udp_ports;
+        let is_same = |kept: &MemberPath| (kept.ends, kept.udp_ports) == (ends, udp_ports);
+        if let Some(kept) = kept.filter(is_same) {
+            return Some(kept);
+        }
+        let ways = self.ways_of(tree, rank)?;
+        let used = exact_ports(&ways, self.all_paths()).unwrap_or(PortSet::first(udp_ports));
+        let mut shares = vec![0.0; self.all_paths().iter().count()];
+        for (_, way) in (0..).zip(&ways).filter(|(port, _)| used.contains(*port)) {
             for path in [way.up, way.down] {
                 shares[usize::from(path)] += 0.5 / f64::from(used.count());
             }
         }
-        let reports = tree.paths.ordered().any(|(reporting, _)| reporting == rank);
-        let possible = self.all_paths().iter().filter(|path| reports && alone(ways, *path).is_some());
+        let possible = self.all_paths().iter().filter(|path| alone(&ways, *path).is_some());
         let possible = PathSet(possible.fold(0, |set, path| set | PathSet::one(path).0));
-        Flow { ends, shares, possible, ordered: self.ordered_path(tree, rank) }
+        Some(MemberPath { ends, udp_ports, shares, possible })
     }
 
     /// Sends the members of a job what has changed for them.

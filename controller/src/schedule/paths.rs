@@ -1,6 +1,6 @@
 //! Equal paths for jobs that run, from what is measured of them: Crux's choice of paths ([`super::crux`]), applied to jobs that are slowed.
 //!
-//! A job without an order uses all equal paths, by shares that follow from its UDP ports. [`PathChooser::decide`] is called every heartbeat. Of the jobs that
+//! A job without an order uses all equal paths, by shares that follow from its UDP ports. [`PathChooser::decide`] is called every [`CHANGE_INTERVAL`]. Of the jobs that
 //! communicate longer than alone it takes the one of the highest GPU intensity for which other paths are better, and gives each of its flows the path
 //! that is used least by others, or all paths. If there is none, all of these jobs choose anew, one after the other, and have what they chose if all that change
 //! gain by it.
@@ -250,7 +250,27 @@ struct Model<'a> {
     fabric: Fabric,
     jobs: Vec<&'a Observed>,
     orders: Vec<Vec<Option<u8>>>,
-    ends: usize,
+    loads: Vec<Load>,
+    /// What all jobs demand of each link at a random moment.
+    total: Vec<f64>,
+}
+
+/// What a job demands with some paths.
+struct Load {
+    /// Seconds that it sends in an iteration when it is alone.
+    alone_s: f64,
+    /// The part of the time in which it does.
+    part: f64,
+    /// The part of each link that it demands meanwhile: of those that it uses, by number.
+    demand: Vec<(usize, f64)>,
+}
+
+impl Load {
+    fn add_to(&self, total: &mut [f64], times: f64) {
+        for (link, demand) in &self.demand {
+            total[*link] += times * demand * self.part;
+        }
+    }
 }
 
 impl<K: Ord + Clone> PathChooser<K> {
@@ -306,13 +326,13 @@ impl<K: Ord + Clone> PathChooser<K> {
         let mut slowed = Vec::new();
         for (job, (key, observed)) in known.iter().enumerate() {
             let history = self.history(key);
-            if observed.excess_s(model.alone_s(job, &[])) < SLOWED_MIN * observed.period.as_secs_f64() {
+            if observed.excess_s(model.alone_s(job)) < SLOWED_MIN * observed.period.as_secs_f64() {
                 history.decision = Decision::Fast { ordered: observed.is_ordered() };
             } else if now >= history.settled_at {
                 slowed.push(job);
             }
         }
-        let intensity = |job: &usize| known[*job].1.work / model.alone_s(*job, &[]).max(f64::MIN_POSITIVE);
+        let intensity = |job: &usize| known[*job].1.work / model.alone_s(*job).max(f64::MIN_POSITIVE);
         slowed.sort_by(|one, other| intensity(other).total_cmp(&intensity(one)));
         slowed
     }
@@ -359,6 +379,9 @@ impl<K: Ord + Clone> PathChooser<K> {
 
     /// Has a history of each of these jobs, and of no others.
     fn keep(&mut self, now: Duration, jobs: &[(&K, Observed)]) {
+        if self.histories.keys().eq(jobs.iter().map(|(job, _)| *job)) {
+            return;
+        }
         let mut before = std::mem::take(&mut self.histories);
         let fresh = History {
             decision: Decision::Unknown,
@@ -380,69 +403,44 @@ fn settling(period: Duration) -> Duration {
 
 impl<'a> Model<'a> {
     fn new(fabric: Fabric, jobs: Vec<&'a Observed>) -> Self {
-        let orders = jobs.iter().map(|job| job.flows.iter().map(|flow| flow.ordered).collect()).collect();
+        let orders: Vec<Vec<Option<u8>>> =
+            jobs.iter().map(|job| job.flows.iter().map(|flow| flow.ordered).collect()).collect();
         let ends = jobs.iter().flat_map(|job| job.flows.iter().flat_map(|flow| flow.ends)).max();
-        Self { fabric, jobs, orders, ends: ends.map_or(0, |end| end + 1) }
+        let links = ends.map_or(0, |end| end + 1) * usize::from(fabric.paths);
+        let loads: Vec<Load> =
+            jobs.iter().zip(&orders).map(|(job, orders)| load(fabric, job, orders)).collect();
+        let mut total = vec![0.0; links];
+        loads.iter().for_each(|load| load.add_to(&mut total, 1.0));
+        Self { fabric, jobs, orders, loads, total }
     }
 
-    fn links(&self) -> usize {
-        self.ends * usize::from(self.fabric.paths)
+    /// Seconds that a job sends in an iteration when it is alone and uses all paths.
+    fn alone_s(&self, job: usize) -> f64 {
+        load(self.fabric, self.jobs[job], &[]).alone_s
     }
 
-    /// Seconds for which each link is busy with an iteration of a job. A flow without an entry in `orders` takes all paths.
-    fn busy_s(&self, job: usize, orders: &[Option<u8>]) -> Vec<f64> {
-        let mut busy = vec![0.0; self.links()];
-        let rate = self.fabric.path_rate * EFFICIENCY;
-        for (place, flow) in self.jobs[job].flows.iter().enumerate() {
-            let ordered = orders.get(place).copied().flatten();
-            for path in 0..usize::from(self.fabric.paths) {
-                let each = flow.share(ordered, path) * self.jobs[job].bytes / rate;
-                for end in flow.ends {
-                    busy[end * usize::from(self.fabric.paths) + path] += each;
-                }
-            }
-        }
-        busy
-    }
-
-    /// Seconds that a job sends in an iteration when it is alone.
-    fn alone_s(&self, job: usize, orders: &[Option<u8>]) -> f64 {
-        let host = self.jobs[job].bytes / (self.fabric.host_rate * EFFICIENCY);
-        self.busy_s(job, orders).into_iter().fold(host, f64::max)
-    }
-
-    /// The part of each link that a job demands while it sends, and the part of the time in which it does.
-    fn demand(&self, job: usize, orders: &[Option<u8>]) -> (Vec<f64>, f64) {
-        let alone = self.alone_s(job, orders).max(f64::MIN_POSITIVE);
-        let demand = self.busy_s(job, orders).into_iter().map(|busy| busy / alone).collect();
-        (demand, alone / (alone + self.jobs[job].compute.as_secs_f64()))
+    /// Gives a job other paths, and returns those that it had.
+    fn replace(&mut self, job: usize, orders: Vec<Option<u8>>) -> Vec<Option<u8>> {
+        self.loads[job].add_to(&mut self.total, -1.0);
+        self.loads[job] = load(self.fabric, self.jobs[job], &orders);
+        self.loads[job].add_to(&mut self.total, 1.0);
+        std::mem::replace(&mut self.orders[job], orders)
     }
 
     /// What other jobs demand of each link at a random moment.
     fn others(&self, job: usize) -> Vec<f64> {
-        let mut all = vec![0.0; self.links()];
-        for other in (0..self.jobs.len()).filter(|other| *other != job) {
-            let (demand, part) = self.demand(other, &self.orders[other]);
-            all.iter_mut().zip(demand).for_each(|(all, demand)| *all += demand * part);
-        }
-        all
-    }
-
-    /// Seconds that a job is predicted to send in an iteration.
-    fn send_s(&self, job: usize, orders: &[Option<u8>], others: &[f64]) -> f64 {
-        let (demand, _) = self.demand(job, orders);
-        let used = demand.iter().zip(others).filter(|(demand, _)| **demand > 0.0);
-        let slowest = used.map(|(demand, others)| demand + others).fold(1.0, f64::max);
-        self.alone_s(job, orders) * slowest
+        let mut others = self.total.clone();
+        self.loads[job].add_to(&mut others, -1.0);
+        others
     }
 
     /// Predicted work of all jobs in a second.
     fn work(&self) -> f64 {
-        let work = |job: usize| {
-            let send = self.send_s(job, &self.orders[job], &self.others(job));
-            self.jobs[job].work / (self.jobs[job].compute.as_secs_f64() + send).max(f64::MIN_POSITIVE)
+        let work = |(job, load): (&&Observed, &Load)| {
+            let others = |link: usize, demand: f64| self.total[link] - demand * load.part;
+            job.work / (job.compute.as_secs_f64() + send_s(load, others)).max(f64::MIN_POSITIVE)
         };
-        (0..self.jobs.len()).map(work).sum()
+        self.jobs.iter().zip(&self.loads).map(work).sum()
     }
 
     /// Better paths for a job while the others keep theirs; `None` if they are not better by [`GAIN_MIN`], or others would lose more than it gains.
@@ -451,7 +449,10 @@ impl<'a> Model<'a> {
         let flows = self.jobs[job].flows.len();
         let alternatives = [Some(vec![None; flows]), self.least_used(job, &others)];
         let different = alternatives.into_iter().flatten().filter(|orders| *orders != self.orders[job]);
-        let plans = different.map(|orders| Plan { job, send_s: self.send_s(job, &orders, &others), orders });
+        let plans = different.map(|orders| {
+            let load = load(self.fabric, self.jobs[job], &orders);
+            Plan { job, send_s: send_s(&load, |link, _| others[link]), orders }
+        });
         let best = plans.min_by(|one, other| one.send_s.total_cmp(&other.send_s))?;
         let plan = vec![best];
         let is_better = self.jobs[job].gains(plan[0].send_s) && self.is_no_loss(&plan);
@@ -464,30 +465,21 @@ impl<'a> Model<'a> {
         if slowed.len() < 2 {
             return None;
         }
-        let mut chosen: BTreeMap<usize, Vec<Option<u8>>> = BTreeMap::new();
+        let mut others = self.total.clone();
+        slowed.iter().for_each(|job| self.loads[*job].add_to(&mut others, -1.0));
+        let mut chosen: Vec<(usize, Vec<Option<u8>>)> = Vec::with_capacity(slowed.len());
         for job in slowed {
-            let mut others = vec![0.0; self.links()];
-            for other in (0..self.jobs.len()).filter(|other| other != job) {
-                let orders = match chosen.get(&other) {
-                    Some(orders) => orders,
-                    None if slowed.contains(&other) => continue,
-                    None => &self.orders[other],
-                };
-                let (demand, part) = self.demand(other, orders);
-                others.iter_mut().zip(demand).for_each(|(all, demand)| *all += demand * part);
-            }
-            chosen.insert(*job, self.least_used(*job, &others)?);
+            let orders = self.least_used(*job, &others)?;
+            load(self.fabric, self.jobs[*job], &orders).add_to(&mut others, 1.0);
+            chosen.push((*job, orders));
         }
-        let present = self.orders.clone();
-        chosen.iter().for_each(|(job, orders)| self.orders[*job].clone_from(orders));
-        let predict = |(job, orders): (usize, Vec<Option<u8>>)| {
-            let send_s = self.send_s(job, &orders, &self.others(job));
-            Plan { job, orders, send_s }
+        let plan = |(job, orders): (usize, Vec<Option<u8>>)| {
+            let load = load(self.fabric, self.jobs[job], &orders);
+            let own = |link: usize, demand: f64| others[link] - demand * load.part;
+            Plan { job, send_s: send_s(&load, own), orders }
         };
-        let plans: Vec<Plan> = chosen.into_iter().map(predict).collect();
-        self.orders = present;
-        let changed: Vec<Plan> =
-            plans.into_iter().filter(|plan| plan.orders != self.orders[plan.job]).collect();
+        let plans = chosen.into_iter().map(plan);
+        let changed: Vec<Plan> = plans.filter(|plan| plan.orders != self.orders[plan.job]).collect();
         let all_gain = changed.iter().all(|plan| self.jobs[plan.job].gains(plan.send_s));
         (!changed.is_empty() && all_gain && self.is_no_loss(&changed)).then_some(changed)
     }
@@ -495,10 +487,12 @@ impl<'a> Model<'a> {
     /// Whether the predicted work of all jobs does not fall by a plan.
     fn is_no_loss(&mut self, plans: &[Plan]) -> bool {
         let before = self.work();
-        let present = self.orders.clone();
-        plans.iter().for_each(|plan| self.orders[plan.job].clone_from(&plan.orders));
+        let present: Vec<_> =
+            plans.iter().map(|plan| (plan.job, self.replace(plan.job, plan.orders.clone()))).collect();
         let after = self.work();
-        self.orders = present;
+        for (job, orders) in present {
+            self.replace(job, orders);
+        }
         after >= before * (1.0 - 1e-6)
     }
 
@@ -519,10 +513,43 @@ impl<'a> Model<'a> {
         }
         let compute_us = u64::try_from(observed.compute.as_micros()).unwrap_or(u64::MAX);
         let job = crux::Job { work: observed.work, compute_us, send_after_us: compute_us, flows };
-        let rates = vec![self.fabric.path_rate; self.links()];
+        let rates = vec![self.fabric.path_rate; self.total.len()];
         let chosen = crux::choose(&job, &rates, &mut others.to_vec());
         Some(choices.iter().zip(chosen).map(|(possible, place)| Some(possible[place])).collect())
     }
+}
+
+/// What a job demands with these paths. A flow without an entry takes all.
+fn load(fabric: Fabric, job: &Observed, orders: &[Option<u8>]) -> Load {
+    let rate = fabric.path_rate * EFFICIENCY;
+    let mut busy: Vec<(usize, f64)> = Vec::new();
+    for (place, flow) in job.flows.iter().enumerate() {
+        let ordered = orders.get(place).copied().flatten();
+        for path in 0..usize::from(fabric.paths) {
+            let each = flow.share(ordered, path) * job.bytes / rate;
+            if each > 0.0 {
+                busy.extend(flow.ends.map(|end| (end * usize::from(fabric.paths) + path, each)));
+            }
+        }
+    }
+    busy.sort_unstable_by_key(|(link, _)| *link);
+    busy.dedup_by(|(link, more), (kept, seconds)| {
+        let is_same = link == kept;
+        *seconds += if is_same { *more } else { 0.0 };
+        is_same
+    });
+    let host = job.bytes / (fabric.host_rate * EFFICIENCY);
+    let alone_s = busy.iter().map(|(_, seconds)| *seconds).fold(host, f64::max);
+    let part = alone_s / (alone_s + job.compute.as_secs_f64()).max(f64::MIN_POSITIVE);
+    busy.iter_mut().for_each(|(_, seconds)| *seconds /= alone_s.max(f64::MIN_POSITIVE));
+    Load { alone_s, part, demand: busy }
+}
+
+/// Seconds that a job is predicted to send in an iteration, where `others` says what other jobs demand of a link, by its own demand.
+fn send_s(load: &Load, others: impl Fn(usize, f64) -> f64) -> f64 {
+    let slowest =
+        load.demand.iter().map(|(link, demand)| demand + others(*link, *demand)).fold(1.0, f64::max);
+    load.alone_s * slowest
 }
 
 #[cfg(test)]

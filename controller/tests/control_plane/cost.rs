@@ -5,7 +5,9 @@
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
 use crate::schedule::colliding;
-use netfold_control::{Join, MemberCounters, Mode, SessionRequest};
+use netfold_control::{
+    Join, MemberCounters, Mode, Multipath, PathPolicy, PathReport, PortSet, SessionRequest,
+};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::Banding;
 use netfold_controller::schedule::Schedule;
@@ -18,6 +20,18 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Simulated time, in heartbeats: five minutes.
 const BEATS: u64 = 600;
 
+/// UDP ports of a worker where the fabric has equal paths.
+const PORTS: u8 = 16;
+
+/// What members report beyond counters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Reports {
+    Nothing,
+    Patterns,
+    /// Patterns, and how they use equal paths.
+    Paths,
+}
+
 /// Processor time of this thread.
 fn used() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with schedstat");
@@ -25,12 +39,24 @@ fn used() -> Duration {
 }
 
 /// Jobs of two ranks; two jobs share each pair of hosts, and so their links.
-fn start(schedule: Schedule) -> (Bench, Vec<[SessionId; 2]>) {
+fn start(schedule: Schedule, reports: Reports) -> (Bench, Vec<[SessionId; 2]>) {
     let banding = Banding { link_bps: 100_000_000, ..Banding::default() };
     let most = usize::from(JOBS);
-    let config =
-        Config { schedule, banding, sessions_max: 4 * most, jobs_max: 2 * most, jobs_kept: most, ..config() };
-    let mut bench = Bench::new(Fake::new(8192, 4000, 2000), config);
+    let has_paths = reports == Reports::Paths;
+    let config = Config {
+        schedule,
+        banding,
+        sessions_max: 4 * most,
+        jobs_max: 2 * most,
+        jobs_kept: most,
+        multipath: has_paths.then_some(Multipath { udp_ports: PORTS, policy: PathPolicy::Weighted }),
+        equal_paths: has_paths.then(|| "linux,seed=7,paths=4".parse().expect("equal paths")),
+        own_address: Some([10, 255, 0, 1].into()),
+        ..config()
+    };
+    let fake = Fake::new(8192, 4000, 2000);
+    fake.lock().limits.multipath = has_paths;
+    let mut bench = Bench::new(fake, config);
     let mut jobs = Vec::new();
     for job in 0..JOBS {
         let [high, low] = (job / 2).to_be_bytes();
@@ -38,8 +64,9 @@ fn start(schedule: Schedule) -> (Bench, Vec<[SessionId; 2]>) {
             let host: IpAddr = [10, high, low, rank as u8].into();
             let id = bench.open_from(host).expect("there is room for a session");
             let name = format!("job-{job}");
-            let join = Join::new(name, (rank, 2), Mode::Bfp16, 8, 5000 + job % 2);
-            bench.say(id, SessionRequest::Join(join));
+            let udp_ports = if has_paths { PORTS } else { 1 };
+            let join = Join::new(name, (rank, 2), Mode::Bfp16, 8, 5000 + job % 2 * u16::from(PORTS));
+            bench.say(id, SessionRequest::Join(Join { udp_ports, ..join }));
             id
         });
         bench.run_tasks();
@@ -49,8 +76,8 @@ fn start(schedule: Schedule) -> (Bench, Vec<[SessionId; 2]>) {
     (bench, jobs)
 }
 
-fn cost(schedule: Schedule, patterns: bool) -> Duration {
-    let (mut bench, jobs) = start(schedule);
+fn cost(schedule: Schedule, reports: Reports) -> Duration {
+    let (mut bench, jobs) = start(schedule, reports);
     let begun = used();
     for beat in 0..BEATS {
         for (job, members) in jobs.iter().enumerate() {
@@ -62,13 +89,20 @@ fn cost(schedule: Schedule, patterns: bool) -> Duration {
                     ..MemberCounters::default()
                 };
                 bench.say(*id, SessionRequest::Alive { counters: Some(counters) });
-                if patterns {
+                if reports != Reports::Nothing {
                     bench.say(
                         *id,
                         SessionRequest::Pattern(colliding(
                             7_000 * beat % 280_000 + 20_000 * (job as u64 % 2),
                         )),
                     );
+                }
+                if reports == Reports::Paths {
+                    let ports = usize::from(PORTS);
+                    let ordered = Some(PortSet::first(PORTS));
+                    let report =
+                        PathReport { sent: vec![9; ports], round_trip_us: vec![100; ports], ordered };
+                    bench.say(*id, SessionRequest::Paths(report));
                 }
             }
         }
@@ -84,14 +118,12 @@ fn cost(schedule: Schedule, patterns: bool) -> Duration {
 fn what_a_thousand_jobs_cost() {
     let simulated = HEARTBEAT * BEATS as u32;
     let share = |used: Duration| 100.0 * used.as_secs_f64() / simulated.as_secs_f64();
-    let plain = share(cost(Schedule::Off, false));
+    let plain = share(cost(Schedule::Off, Reports::Nothing));
     println!("heartbeats of {JOBS} jobs of 2 ranks: {plain:.2} % of a processor");
-    for schedule in Schedule::ALL {
-        let all = share(cost(schedule, true));
-        println!(
-            "with measured patterns, --schedule {}: {all:.2} %, {:.2} % more",
-            schedule.name(),
-            all - plain
-        );
-    }
+    let more = |schedule: Schedule, reports: Reports| {
+        let all = share(cost(schedule, reports));
+        println!("{reports:?}, --schedule {}: {all:.2} %, {:.2} % more", schedule.name(), all - plain);
+    };
+    Schedule::ALL.into_iter().for_each(|schedule| more(schedule, Reports::Patterns));
+    [Schedule::Off, Schedule::Crux].into_iter().for_each(|schedule| more(schedule, Reports::Paths));
 }

@@ -11,7 +11,7 @@ use netfold_controller::bands::Banding;
 use netfold_controller::equal_paths::{EqualPaths, Way};
 use netfold_controller::jobs::JobEvent;
 use netfold_controller::record::JobName;
-use netfold_controller::schedule::paths::SETTLING_MIN;
+use netfold_controller::schedule::paths::{CHANGE_INTERVAL, SETTLING_MIN};
 use netfold_controller::schedule::{Decision, Schedule, paths};
 use netfold_controller::view::JobView;
 use std::net::SocketAddr;
@@ -144,7 +144,10 @@ fn a_job_leaves_the_path_that_another_is_bound_to() {
     assert_eq!(by_path(6000, exact[0]), [4; 4]);
     assert_eq!(exact.len(), 1, "a job that is as fast as alone is left alone");
     assert_eq!(view(&bench, "free").schedule.as_deref(), Some("uses all paths: it is as fast as alone"));
-    beat(&mut bench, &[(&bound, 150_000, None), (&free, 150_000, Some(exact[0]))]);
+    for _ in 0..CHANGE_INTERVAL.as_millis() / HEARTBEAT.as_millis() {
+        assert_eq!(orders(&bench, free[0]).len(), 1);
+        beat(&mut bench, &[(&bound, 150_000, None), (&free, 150_000, Some(exact[0]))]);
+    }
     let ordered = orders(&bench, free[0]);
     assert_eq!(ordered.len(), 2);
     let of_bound = [5000, 5032].map(|port| ways(port)[0].up);
