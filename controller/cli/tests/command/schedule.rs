@@ -43,7 +43,8 @@ fn two_jobs_over_equal_paths_are_ordered_to_use_one_each() {
     if !namespace::available() || !seed.exists() {
         return;
     }
-    let mut run = Process::start("testbed schedule --paths --rate 50M --compute 40 --iterations 10");
+    // Iterations for several times as long as from one choice of paths to the next.
+    let mut run = Process::start("testbed schedule --paths --rate 50M --compute 40 --iterations 60");
     for (schedule, name) in [
         ("off", "first"),
         ("off", "second"),
