@@ -23,6 +23,8 @@ mod testbed;
 mod top;
 mod worker;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::schedule::Schedule;
@@ -101,6 +103,11 @@ pub(crate) enum Command {
 }
 
 /// A congestion-control algorithm by its name.
+/// This program, to start more of its processes.
+fn own_program() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })
+}
+
 fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
     let names: Vec<&str> = CongestionAlgorithm::ALL.iter().map(|algorithm| algorithm.name()).collect();
     CongestionAlgorithm::from_name(name).ok_or_else(|| format!("give one of {}", names.join(", ")))

@@ -161,6 +161,14 @@ fn check_link(slots: u32, rate: Bits) -> Result<(), CliError> {
     Ok(())
 }
 
+/// The bytes of a tensor's whole elements.
+fn whole_elements(bytes: u64) -> Result<u64, CliError> {
+    match bytes / 4 * 4 {
+        0 => Err(CliError::Usage("--bytes: give 4 or more".into())),
+        whole => Ok(whole),
+    }
+}
+
 fn collective(name: &str) -> Result<Collective, String> {
     let through_switches = |collective: &Collective| collective.info().descriptor_code.is_some();
     // As `bench star` has them, too.

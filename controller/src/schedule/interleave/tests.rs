@@ -307,10 +307,10 @@ fn jobs_that_cannot_be_helped_are_left_alone() {
     }
 }
 
-#[test]
-fn jobs_and_links_in_a_loop_are_left_alone() {
+/// A job of iterations of 200 ms, half of which it needs its links for, that took 280 ms; the last one communicates since `begun` ms.
+fn slowed(begun: u64, links: &[usize]) -> Observed {
     let time = Duration::from_millis;
-    let job = |begun, links: &[usize]| Observed {
+    Observed {
         period: time(280),
         span: time(180),
         busy: time(180),
@@ -319,7 +319,12 @@ fn jobs_and_links_in_a_loop_are_left_alone() {
         confidence: 1.0,
         begun: time(begun),
         links: links.to_vec(),
-    };
+    }
+}
+
+#[test]
+fn jobs_and_links_in_a_loop_are_left_alone() {
+    let (time, job) = (Duration::from_millis, slowed);
     let rates = [RATE * 1e6; 3];
     let mut interleaver = Interleaver::default();
     let mut jobs = [(&0, job(900, &[0, 1])), (&1, job(910, &[1, 2])), (&2, job(920, &[2, 0]))];
@@ -461,16 +466,7 @@ fn components_are_joined_by_links() {
 #[test]
 fn a_plan_is_forgotten_when_a_job_joins_or_leaves() {
     let time = Duration::from_millis;
-    let job = |begun| Observed {
-        period: time(280),
-        span: time(180),
-        busy: time(180),
-        compute: time(100),
-        bytes: 100e3 * RATE,
-        confidence: 1.0,
-        begun: time(begun),
-        links: vec![0],
-    };
+    let job = |begun| slowed(begun, &[0]);
     let planned = |interleaver: &Interleaver<i32>| -> Vec<Vec<i32>> {
         let plans = interleaver.histories.values().filter_map(|history| history.plan.as_ref());
         plans.map(|plan| plan.component.clone()).collect()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::bands::{Banding, Bands, Ranking};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::network::{self, HOSTS, NAMES, Network, SWITCHES};
 use super::{ClassesConfig, SKIPPED, Service, WEIGHTS};
 use crate::rank::RankConfig;
-use crate::trial::TrialError;
+use crate::trial::{self, EventDriven, TrialError};
 
 /// The jobs, and their tenants: the first is the important one.
 const JOBS: [&str; 2] = ["first", "second"];
@@ -42,7 +42,7 @@ pub(super) struct Observation {
     pub(super) wrong: u64,
 }
 
-enum TrialEvent {
+pub(super) enum TrialEvent {
     /// An event of the controller.
     Controller(JobEvent),
     /// A line of a switch, or a rank's; `None` at the end of its output.
@@ -73,6 +73,29 @@ pub(super) struct Trial<'a> {
     begun: Option<Instant>,
     /// Has the configuration of the queues.
     _folder: TemporaryDirectory,
+}
+
+impl EventDriven for Trial<'_> {
+    type Event = TrialEvent;
+
+    fn events(&self) -> &Receiver<TrialEvent> {
+        &self.events
+    }
+
+    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
+        let (name, process) = match event {
+            TrialEvent::Controller(_) | TrialEvent::Switch(_, Some(_)) => return Ok(()),
+            TrialEvent::Switch(at, None) => (NAMES[at].to_owned(), &mut self.switches[at]),
+            TrialEvent::Rank { job, rank, line: Some(line) } => {
+                self.note_iteration(job, rank, &line);
+                return Ok(());
+            }
+            TrialEvent::Rank { job, rank, line: None } => {
+                (trial::rank_name(rank, JOBS[job]), &mut self.ranks[job * RANKS + rank])
+            }
+        };
+        Err(trial::ended(name, process))
+    }
 }
 
 impl<'a> Trial<'a> {
@@ -113,7 +136,7 @@ impl<'a> Trial<'a> {
             _folder: folder,
         };
         for _ in 0..SWITCHES {
-            trial.wait(START, "controller in charge of all switches", |event| {
+            trial.wait(START, "controller in charge of all switches", |_, event| {
                 matches!(event, TrialEvent::Controller(JobEvent::SwitchUp { .. }))
             })?;
         }
@@ -160,19 +183,16 @@ impl<'a> Trial<'a> {
             faults: FaultConfig::default(),
         };
         let mut command = network.on_host(rank * RANKS + job, &self.config.program);
-        command.args(config.arguments());
         let sender = sender.clone();
         let on_line = move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok();
-        let started = process::run(command.process_group(0), on_line);
-        let name = format!("rank {rank} of job '{}'", JOBS[job]);
-        self.ranks.push(started.map_err(|source| TrialError::Start { name, source })?);
+        self.ranks.push(trial::start_rank(&mut command, &config, on_line)?);
         Ok(())
     }
 
     /// Runs until the time of the measurement is over.
     pub(super) fn run(&mut self) -> Result<(), TrialError> {
         while self.begun.is_none() {
-            self.wait(START, "all-reduce of the first job", |event| {
+            self.wait(START, "all-reduce of the first job", |_, event| {
                 matches!(event, TrialEvent::Rank { job: 0, .. })
             })?;
         }
@@ -181,46 +201,6 @@ impl<'a> Trial<'a> {
             self.note(event)?;
         }
         Ok(())
-    }
-
-    /// Takes events until one is the wanted one.
-    fn wait(
-        &mut self,
-        longest: Duration,
-        what: &'static str,
-        wanted: impl Fn(&TrialEvent) -> bool,
-    ) -> Result<(), TrialError> {
-        let end = Instant::now() + longest;
-        loop {
-            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(event) => {
-                    let is_wanted = wanted(&event);
-                    self.note(event)?;
-                    if is_wanted {
-                        return Ok(());
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(TrialError::Timeout { what, longest });
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
-        let (name, process) = match event {
-            TrialEvent::Controller(_) | TrialEvent::Switch(_, Some(_)) => return Ok(()),
-            TrialEvent::Switch(at, None) => (NAMES[at].to_owned(), &mut self.switches[at]),
-            TrialEvent::Rank { job, rank, line: Some(line) } => {
-                self.note_iteration(job, rank, &line);
-                return Ok(());
-            }
-            TrialEvent::Rank { job, rank, line: None } => {
-                (format!("rank {rank} of job '{}'", JOBS[job]), &mut self.ranks[job * RANKS + rank])
-            }
-        };
-        process.kill();
-        Err(TrialError::Ended { name, stderr: process.stderr().trim().replace('\n', "; ") })
     }
 
     fn note_iteration(&mut self, job: usize, rank: usize, line: &Value) {

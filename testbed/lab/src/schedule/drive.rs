@@ -2,8 +2,8 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netfold_control::{Multipath, PathPolicy};
 use netfold_controller::bands::{Banding, Bands, Ranking};
@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use super::network::{self, IMPORTANT_DSCP, Link, Network, SHARED};
 use super::{ALONE_ITERATIONS, Jobs, LEARNING_ITERATIONS, ScheduleConfig};
 use crate::rank::RankConfig;
-use crate::trial::TrialError;
+use crate::trial::{self, EventDriven, TrialError};
 
 /// The tenant of both jobs.
 const TENANT: &str = "red";
@@ -73,7 +73,7 @@ pub(super) struct Observation {
     pub(super) decision: Option<String>,
 }
 
-enum TrialEvent {
+pub(super) enum TrialEvent {
     /// An event of the controller.
     Controller(JobEvent),
     /// A line of the switch, or a rank's; `None` at the end of its output.
@@ -100,13 +100,52 @@ pub(super) struct Trial<'a> {
     config: &'a ScheduleConfig,
     link: Link,
     jobs: Vec<usize>,
-    ranks: Vec<(String, Process)>,
+    /// By job and rank.
+    ranks: Vec<((usize, u16), Process)>,
     server: Option<ServerHandle>,
     switch: Process,
     control: Control,
     runtime: Runtime,
     events: Receiver<TrialEvent>,
     progress: [Progress; 2],
+}
+
+impl EventDriven for Trial<'_> {
+    type Event = TrialEvent;
+
+    fn events(&self) -> &Receiver<TrialEvent> {
+        &self.events
+    }
+
+    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
+        match event {
+            TrialEvent::Controller(JobEvent::Scheduled {
+                name,
+                decision:
+                    Decision::Shift(interleave::Decision::Delayed { .. })
+                    | Decision::Paths(paths::Decision::Ordered { .. }),
+            }) => {
+                if let Some(job) = JOBS.iter().position(|job| job.name == name.job) {
+                    self.progress[job].delays += 1;
+                }
+                Ok(())
+            }
+            TrialEvent::Controller(_) | TrialEvent::Switch(Some(_)) => Ok(()),
+            TrialEvent::Switch(None) => Err(trial::ended("the switch".into(), &mut self.switch)),
+            TrialEvent::Rank { job, rank, line: None } => {
+                let name = trial::rank_name(rank.into(), JOBS[job].name);
+                let of_rank = self.ranks.iter_mut().find(|(known, _)| *known == (job, rank));
+                Err(match of_rank {
+                    Some((_, process)) => trial::ended(name, process),
+                    None => TrialError::Ended { name, stderr: String::new() },
+                })
+            }
+            TrialEvent::Rank { job, rank, line: Some(line) } => {
+                self.note_iteration(job, rank, &line);
+                Ok(())
+            }
+        }
+    }
 }
 
 impl<'a> Trial<'a> {
@@ -184,13 +223,9 @@ impl<'a> Trial<'a> {
             faults: FaultConfig::default(),
         };
         let mut command = network.on_host(hosts[usize::from(rank)], &self.config.program);
-        command.args(config.arguments());
-        let name = format!("rank {rank} of job '{}'", plan.name);
         let sender = sender.clone();
-        let started =
-            run(&mut command, move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok());
-        let process = started.map_err(|source| TrialError::Start { name: name.clone(), source })?;
-        self.ranks.push((name, process));
+        let on_line = move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok();
+        self.ranks.push(((job, rank), trial::start_rank(&mut command, &config, on_line)?));
         Ok(())
     }
 
@@ -221,65 +256,6 @@ impl<'a> Trial<'a> {
             let progress = &self.progress[*job];
             progress.before.is_some_and(|before| progress.iterations.len() >= before + wanted)
         })
-    }
-
-    /// Takes events until one is the wanted one.
-    fn wait(
-        &mut self,
-        longest: Duration,
-        what: &'static str,
-        wanted: impl Fn(&Self, &TrialEvent) -> bool,
-    ) -> Result<(), TrialError> {
-        let end = Instant::now() + longest;
-        loop {
-            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(event) => {
-                    let is_wanted = wanted(self, &event);
-                    self.note(event)?;
-                    if is_wanted {
-                        return Ok(());
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(TrialError::Timeout { what, longest });
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
-        match event {
-            TrialEvent::Controller(JobEvent::Scheduled {
-                name,
-                decision:
-                    Decision::Shift(interleave::Decision::Delayed { .. })
-                    | Decision::Paths(paths::Decision::Ordered { .. }),
-            }) => {
-                if let Some(job) = JOBS.iter().position(|job| job.name == name.job) {
-                    self.progress[job].delays += 1;
-                }
-                Ok(())
-            }
-            TrialEvent::Controller(_) | TrialEvent::Switch(Some(_)) => Ok(()),
-            TrialEvent::Switch(None) => {
-                self.switch.kill();
-                let stderr = self.switch.stderr().trim().to_owned();
-                Err(TrialError::Ended { name: "the switch".into(), stderr })
-            }
-            TrialEvent::Rank { job, rank, line: None } => {
-                let name = format!("rank {rank} of job '{}'", JOBS[job].name);
-                let of_name = self.ranks.iter_mut().find(|(known, _)| *known == name);
-                let stderr = of_name.map(|(_, process)| {
-                    process.kill();
-                    process.stderr().trim().replace('\n', "; ")
-                });
-                Err(TrialError::Ended { name, stderr: stderr.unwrap_or_default() })
-            }
-            TrialEvent::Rank { job, rank, line: Some(line) } => {
-                self.note_iteration(job, rank, &line);
-                Ok(())
-            }
-        }
     }
 
     fn note_iteration(&mut self, job: usize, rank: u16, line: &Value) {

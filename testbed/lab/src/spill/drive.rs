@@ -1,8 +1,8 @@
 //! One trial: a switch, its aggregator, a controller, and the ranks of two jobs.
 
 use std::os::unix::process::CommandExt;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netfold_controller::policy::Sharing;
 use netfold_controller::record::{MemoryStore, Quota, TenantRecord};
@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use super::network::{self, HOSTS, Network, Node};
 use super::{SKIPPED, SlotSharing, SpillConfig, Workload};
 use crate::rank::RankConfig;
-use crate::trial::TrialError;
+use crate::trial::{self, EventDriven, TrialError};
 
 /// The tenant of both jobs.
 const TENANT: &str = "red";
@@ -50,7 +50,7 @@ pub(super) struct Observation {
     pub(super) wrong: u64,
 }
 
-enum TrialEvent {
+pub(super) enum TrialEvent {
     /// An event of the controller.
     Controller(JobEvent),
     /// A line of a switch, or a rank's; `None` at the end of its output.
@@ -94,6 +94,32 @@ pub(super) struct Trial<'a> {
     views: Vec<JobView>,
 }
 
+impl EventDriven for Trial<'_> {
+    type Event = TrialEvent;
+
+    fn events(&self) -> &Receiver<TrialEvent> {
+        &self.events
+    }
+
+    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
+        let (name, process) = match event {
+            TrialEvent::Switch(Node::Aggregator, None) if self.killed => return Ok(()),
+            TrialEvent::Controller(_) | TrialEvent::Switch(_, Some(_)) => return Ok(()),
+            TrialEvent::Switch(node, None) => {
+                (format!("the {}", node.name()), &mut self.switches[usize::from(node == Node::Aggregator)])
+            }
+            TrialEvent::Rank { job, line: Some(line), rank } => {
+                self.note_iteration(job, rank, &line);
+                return Ok(());
+            }
+            TrialEvent::Rank { job, rank, line: None } => {
+                (trial::rank_name(rank, JOBS[job]), &mut self.ranks[job * RANKS + rank])
+            }
+        };
+        Err(trial::ended(name, process))
+    }
+}
+
 impl<'a> Trial<'a> {
     /// Starts everything; returns when the ranks are started.
     pub(super) fn start(
@@ -122,7 +148,7 @@ impl<'a> Trial<'a> {
             views: Vec::new(),
         };
         for _ in Node::ALL {
-            trial.wait(START, "controller in charge of both switches", |event| {
+            trial.wait(START, "controller in charge of both switches", |_, event| {
                 matches!(event, TrialEvent::Controller(JobEvent::SwitchUp { .. }))
             })?;
         }
@@ -165,12 +191,9 @@ impl<'a> Trial<'a> {
             faults: FaultConfig { rx: delayed, tx: delayed, ..FaultConfig::default() },
         };
         let mut command = network.on_host(job * RANKS + rank, &self.config.program);
-        command.args(config.arguments());
         let sender = sender.clone();
         let on_line = move |line| sender.send(TrialEvent::Rank { job, rank, line }).is_ok();
-        let started = process::run(command.process_group(0), on_line);
-        let name = format!("rank {rank} of job '{}'", JOBS[job]);
-        self.ranks.push(started.map_err(|source| TrialError::Start { name, source })?);
+        self.ranks.push(trial::start_rank(&mut command, &config, on_line)?);
         Ok(())
     }
 
@@ -194,53 +217,10 @@ impl<'a> Trial<'a> {
     fn run_to(&mut self, iterations: usize) -> Result<(), TrialError> {
         let mut longest = START;
         while self.progress.iter().any(|progress| progress.since_both().len() < iterations) {
-            self.wait(longest, "iteration of a job", |event| matches!(event, TrialEvent::Rank { .. }))?;
+            self.wait(longest, "iteration of a job", |_, event| matches!(event, TrialEvent::Rank { .. }))?;
             longest = ITERATION;
         }
         Ok(())
-    }
-
-    /// Takes events until one is the wanted one.
-    fn wait(
-        &mut self,
-        longest: Duration,
-        what: &'static str,
-        wanted: impl Fn(&TrialEvent) -> bool,
-    ) -> Result<(), TrialError> {
-        let end = Instant::now() + longest;
-        loop {
-            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(event) => {
-                    let is_wanted = wanted(&event);
-                    self.note(event)?;
-                    if is_wanted {
-                        return Ok(());
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(TrialError::Timeout { what, longest });
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, event: TrialEvent) -> Result<(), TrialError> {
-        let (name, process) = match event {
-            TrialEvent::Switch(Node::Aggregator, None) if self.killed => return Ok(()),
-            TrialEvent::Controller(_) | TrialEvent::Switch(_, Some(_)) => return Ok(()),
-            TrialEvent::Switch(node, None) => {
-                (format!("the {}", node.name()), &mut self.switches[usize::from(node == Node::Aggregator)])
-            }
-            TrialEvent::Rank { job, line: Some(line), rank } => {
-                self.note_iteration(job, rank, &line);
-                return Ok(());
-            }
-            TrialEvent::Rank { job, rank, line: None } => {
-                (format!("rank {rank} of job '{}'", JOBS[job]), &mut self.ranks[job * RANKS + rank])
-            }
-        };
-        process.kill();
-        Err(TrialError::Ended { name, stderr: process.stderr().trim().replace('\n', "; ") })
     }
 
     fn note_iteration(&mut self, job: usize, rank: usize, line: &Value) {

@@ -43,8 +43,7 @@ impl Admission {
                 self.switches
             )));
         }
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         let folder = std::env::temp_dir().join(format!("netfold-admission-{}", std::process::id()));
         let config = AdmissionConfig {
             program,

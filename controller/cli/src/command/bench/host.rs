@@ -67,8 +67,7 @@ struct Spread<'a> {
 impl Host {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         check_sizes(&self.bytes)?;
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         try_drawing(self.svg.as_deref())?;
         let peers = Peers::find().map_err(CliError::Peer)?.with_python();
         for absent in &peers.absent {

@@ -102,8 +102,7 @@ impl Jobs {
             let worker = JobWorker { controlled, meeting: self.meeting, rank, workers, bytes, mode, slots };
             return jobs::take_part(&worker).map_err(|source| CliError::Job { rank, source });
         }
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         let config = JobsConfig {
             program,
             network,

@@ -112,8 +112,7 @@ struct Compared<'a> {
 impl Star {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         check_sizes(&[self.bytes])?;
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         try_drawing(self.svg.as_deref())?;
         let peers = Peers::find().map_err(|error| CliError::Star(StarError::Peer(error)))?;
         for absent in &peers.absent {

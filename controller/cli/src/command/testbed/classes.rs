@@ -93,18 +93,13 @@ impl Classes {
     }
 
     fn config(&self) -> Result<ClassesConfig, CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         super::check_link(self.slots, self.rate)?;
-        let bytes = self.bytes.0 / 4 * 4;
-        if bytes == 0 {
-            return Err(CliError::Usage("--bytes: give 4 or more".into()));
-        }
         Ok(ClassesConfig {
             program,
             rate_bps: self.rate.0,
             slots: self.slots,
-            bytes,
+            bytes: super::whole_elements(self.bytes.0)?,
             duration: Duration::from_secs(self.seconds),
         })
     }

@@ -83,8 +83,7 @@ impl Found {
 
 impl Diagnose {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         let elements = self.bytes.0 / 4;
         if elements == 0 || elements > 1 << 28 {
             return Err(CliError::Usage("a tensor has 1 to 2^28 elements: change --bytes".into()));

@@ -121,8 +121,7 @@ fn mode(text: &str) -> Result<Mode, String> {
 
 impl LeafSpine {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         let elements = usize::try_from(self.bytes.0 / 4).unwrap_or(usize::MAX);
         if elements == 0 || elements > 1 << 28 {
             return Err(CliError::Usage("a tensor has 1 to 2^28 elements: change --bytes".into()));

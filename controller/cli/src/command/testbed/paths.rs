@@ -75,8 +75,7 @@ struct Event<'a, T> {
 
 impl Paths {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         super::check_link(self.slots, self.rate)?;
         let failed = |error| CliError::testbed("the fabric with several paths", error);
         lifetime::before_exit_on_signal(netfold_lab::paths::abandon)?;

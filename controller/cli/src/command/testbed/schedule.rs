@@ -136,15 +136,11 @@ impl ScheduleCommand {
     }
 
     fn config(&self) -> Result<ScheduleConfig, CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         super::check_link(self.slots, self.rate)?;
         // Of the bytes of a packet 94 % are lanes, and some time is left for iterations to vary.
         let carried = self.rate.0 / 8 * self.compute / 1000 * 88 / 100;
-        let bytes = self.bytes.map_or(carried, |bytes| bytes.0) / 4 * 4;
-        if bytes == 0 {
-            return Err(CliError::Usage("--bytes: give 4 or more".into()));
-        }
+        let bytes = super::whole_elements(self.bytes.map_or(carried, |bytes| bytes.0))?;
         Ok(ScheduleConfig {
             program,
             rate_bps: self.rate.0 as f64,

@@ -104,21 +104,16 @@ impl Spill {
     }
 
     fn config(&self) -> Result<SpillConfig, CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
-        let (slots, bytes) = (self.slots, self.bytes.0 / 4 * 4);
-        super::check_link(slots, self.rate)?;
-        if bytes == 0 {
-            return Err(CliError::Usage("--bytes: give 4 or more".into()));
-        }
+        let program = crate::command::own_program()?;
+        super::check_link(self.slots, self.rate)?;
         let rate_bps = self.rate.0 as f64;
         Ok(SpillConfig {
             program,
             rate_bps,
             up_bps: self.up_rate.map_or(4.0 * rate_bps, |rate| rate.0 as f64),
             delay: Duration::from_micros(self.delay),
-            slots,
-            bytes,
+            slots: self.slots,
+            bytes: super::whole_elements(self.bytes.0)?,
             compute: Duration::from_millis(self.compute),
             iterations: self.iterations,
         })

@@ -45,8 +45,7 @@ pub(super) struct Survive {
 
 impl Survive {
     pub(super) fn run(self, output: &Output) -> Result<(), CliError> {
-        let program =
-            std::env::current_exe().map_err(|source| CliError::Spawn { name: "netfold".into(), source })?;
+        let program = crate::command::own_program()?;
         let folder = std::env::temp_dir().join(format!("netfold-survive-{}", std::process::id()));
         let config = SurviveConfig {
             program,
