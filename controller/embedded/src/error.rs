@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::IpAddr;
 
 use netfold_controller::ServerError;
 use netfold_io::{CoreError, IoError};
@@ -39,6 +40,14 @@ pub enum EmbeddedError {
     Threads {
         /// Requested queues.
         queues: usize,
+    },
+    /// The hash of a packet to and from this switch cannot be computed.
+    #[error(
+        "the hash of equal paths is over the address at which workers reach the switch: listen at that one, of IPv4, instead of {address}"
+    )]
+    EqualPaths {
+        /// Where the switch listens.
+        address: IpAddr,
     },
     /// A switch under external control is one device with one pipeline.
     #[error("{queues} packet threads: a switch without a control port of its own has one")]

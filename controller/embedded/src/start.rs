@@ -182,7 +182,7 @@ impl Builder {
     }
 
     /// The equal paths between workers and this switch, where their hash is known: workers with several UDP ports then use those that spread
-    /// exactly. For switches that listen at one address.
+    /// exactly. For switches that listen at one IPv4 address, that at which workers reach them.
     #[must_use]
     pub fn equal_paths(mut self, equal_paths: Option<EqualPaths>) -> Self {
         self.equal_paths = equal_paths;
@@ -323,6 +323,9 @@ impl Builder {
         let data = queues.first().map_or(self.listen, |queue| queue.data);
         // The data path may have an address of its own, at which the kernel has no ports.
         let separate = data.ip() != self.listen.ip();
+        if self.equal_paths.is_some() && (data.ip().is_unspecified() || data.is_ipv6()) {
+            return Err(EmbeddedError::EqualPaths { address: data.ip() });
+        }
         let control = if separate { SocketAddr::new(self.listen.ip(), data.port()) } else { data };
         let bind = |address| {
             let mut config = Config::new(epoch_floor());

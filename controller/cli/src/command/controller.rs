@@ -318,14 +318,14 @@ impl ControllerCommand {
     }
 
     /// The equal paths of the fabric, where their hash is known, and the UDP ports of each worker where no number is given.
-    fn paths_of(&self, topology: Option<&Topology>) -> (Option<EqualPaths>, u8) {
-        let equal_paths = self.multipath.equal_paths().or(topology.and_then(Topology::equal_paths));
+    fn paths_of(&self, topology: Option<&Topology>) -> Result<(Option<EqualPaths>, u8), CliError> {
+        let equal_paths = self.multipath.equal_paths()?.or(topology.and_then(Topology::equal_paths));
         let default_ports = match equal_paths {
             Some(paths) => paths.udp_ports(),
             None if topology.is_some_and(Topology::has_ecmp) => UDP_PORTS_WITH_ECMP,
             None => 1,
         };
-        (equal_paths, default_ports)
+        Ok((equal_paths, default_ports))
     }
 
     fn start(
@@ -342,7 +342,7 @@ impl ControllerCommand {
                     .into(),
             ));
         }
-        let (equal_paths, default_ports) = self.paths_of(topology.as_ref());
+        let (equal_paths, default_ports) = self.paths_of(topology.as_ref())?;
         let jobs = JobConfig {
             join_timeout: Duration::from_secs(self.join_timeout),
             congestion: self.congestion,

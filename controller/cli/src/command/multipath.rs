@@ -4,6 +4,8 @@ use clap::Args;
 use netfold_control::{Multipath, PATHS_MAX, PathPolicy};
 use netfold_controller::equal_paths::EqualPaths;
 
+use crate::error::CliError;
+
 /// Paths between workers and switches.
 #[derive(Debug, Clone, Args)]
 pub(super) struct MultipathArgs {
@@ -32,8 +34,26 @@ impl MultipathArgs {
     }
 
     /// The equal paths of the fabric, where their hash is given.
-    pub(super) fn equal_paths(&self) -> Option<EqualPaths> {
-        self.path_hash
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Usage`] where workers could not use them as the hash says.
+    pub(super) fn equal_paths(&self) -> Result<Option<EqualPaths>, CliError> {
+        let Some(paths) = self.path_hash else { return Ok(None) };
+        if self.path_policy != PathPolicy::Weighted {
+            return Err(CliError::Usage(format!(
+                "--path-hash is for --path-policy weighted, not {}: leave out one of them",
+                self.path_policy.name()
+            )));
+        }
+        if let Some(ports) = self.paths.filter(|ports| *ports < paths.paths) {
+            return Err(CliError::Usage(format!(
+                "--paths {ports}: fewer UDP ports than the {} equal paths of --path-hash; leave it out for {}",
+                paths.paths,
+                paths.udp_ports()
+            )));
+        }
+        Ok(Some(paths))
     }
 }
 

@@ -279,7 +279,7 @@ impl SwitchCommand {
             .join_timeout(Duration::from_secs(self.join_timeout))
             .congestion(self.congestion)
             .multipath(self.multipath.multipath(1))
-            .equal_paths(self.multipath.equal_paths())
+            .equal_paths(self.multipath.equal_paths()?)
             .dscp(self.dscp)
             .middleware(self.middleware())
             .on_event(on_event)
