@@ -55,7 +55,7 @@ pub(super) struct Paths {
     /// Tensor bytes of each all-reduce.
     #[arg(long, value_name = "SIZE", default_value = "256KiB")]
     bytes: Bytes,
-    /// Seconds for which each job is observed.
+    /// Seconds for which each job is observed; three times as many with exact ports, whose bound is the narrowest.
     #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 }
