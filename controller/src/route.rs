@@ -23,12 +23,12 @@
 //! # Sources
 //!
 //! Several trees a job over different roots: PANAMA (MLSys 2021). Least loaded of equal paths, job by job: Crux (SIGCOMM
-//! 2024). Splitting evenly over paths, [`stripe`]: Ethereal (arXiv 2407.00550).
+//! 2024). Splitting evenly over paths, [`even_split`]: Ethereal (arXiv 2407.00550).
 
 pub mod ecmp;
 mod error;
+pub mod even_split;
 mod grow;
-pub mod stripe;
 
 pub use error::{RouteError, Unfit};
 

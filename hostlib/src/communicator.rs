@@ -357,6 +357,12 @@ impl Communicator {
         self.path.attachments()
     }
 
+    /// The part of each of the job's trees in its next operations, of 1: even at first, then in proportion to the rates that the ranks have measured. 0 for
+    /// a tree that is lost, empty without a switch. The same on all ranks that have submitted the same operations.
+    pub fn tree_shares(&self) -> Vec<f64> {
+        self.router.network.as_ref().map(TreeSet::fractions).unwrap_or_default()
+    }
+
     /// Counters, as of the last finished operation.
     pub fn stats(&self) -> Stats {
         let mut stats = self.router.network.as_ref().map(TreeSet::stats).unwrap_or_default();

@@ -89,6 +89,7 @@ mod route;
 mod router;
 mod session;
 mod session_events;
+mod shares;
 mod shutdown;
 #[doc(hidden)]
 pub mod simulated;

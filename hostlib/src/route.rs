@@ -32,13 +32,6 @@ struct TreeRoute {
     changes: Vec<(u64, bool)>,
 }
 
-/// An operation's number, and the trees that it may use.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RoutedOp {
-    pub(crate) number: u64,
-    pub(crate) trees: Vec<usize>,
-}
-
 impl Route {
     pub(crate) fn new(trees: usize) -> Self {
         let state = RouteState { next: 0, frozen: 0, trees: vec![TreeRoute::default(); trees] };
@@ -54,8 +47,8 @@ impl Route {
         self.lock().trees.len() < 2
     }
 
-    /// Numbers an operation. Where all trees are excluded they all count: their ranks continue without switches.
-    pub(crate) fn assign(&self) -> RoutedOp {
+    /// Numbers an operation; the trees that it may use. Where all trees are excluded they all count: their ranks continue without switches.
+    pub(crate) fn assign(&self) -> Vec<usize> {
         let state = self.lock();
         let waited = self.0.thawed.wait_while(state, |state| state.frozen > 0);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +67,7 @@ impl Route {
         if trees.is_empty() {
             trees = all.collect();
         }
-        RoutedOp { number, trees }
+        trees
     }
 
     /// Blocks new operations until the guard is dropped.
@@ -119,26 +112,22 @@ impl Drop for Frozen<'_> {
 mod tests {
     use super::*;
 
-    fn trees(route: &Route) -> Vec<usize> {
-        route.assign().trees
-    }
-
     #[test]
     fn trees_are_left_out_from_the_number_agreed_on() {
         let route = Route::new(3);
-        assert_eq!(route.assign(), RoutedOp { number: 0, trees: vec![0, 1, 2] });
+        assert_eq!(route.assign(), [0, 1, 2]);
         let frozen = route.freeze();
         assert_eq!(frozen.next(), 1);
         frozen.set(1, true, 3);
         drop(frozen);
-        assert_eq!((trees(&route), trees(&route)), (vec![0, 1, 2], vec![0, 1, 2]));
-        assert_eq!(route.assign(), RoutedOp { number: 3, trees: vec![0, 2] });
+        assert_eq!((route.assign(), route.assign()), (vec![0, 1, 2], vec![0, 1, 2]));
+        assert_eq!(route.assign(), [0, 2], "number 3");
         route.freeze().set(0, true, 4);
         route.freeze().set(2, true, 5);
-        assert_eq!(trees(&route), [2]);
-        assert_eq!(trees(&route), [0, 1, 2], "without switches");
+        assert_eq!(route.assign(), [2]);
+        assert_eq!(route.assign(), [0, 1, 2], "without switches");
         route.freeze().set(1, false, 7);
-        assert_eq!((trees(&route), trees(&route)), (vec![0, 1, 2], vec![1]));
+        assert_eq!((route.assign(), route.assign()), (vec![0, 1, 2], vec![1]));
     }
 
     /// Another rank may have been ahead twice before this one catches up.
@@ -147,7 +136,7 @@ mod tests {
         let route = Route::new(2);
         route.freeze().set(1, true, 1);
         route.freeze().set(1, false, 2);
-        assert_eq!((trees(&route), trees(&route), trees(&route)), (vec![0, 1], vec![0], vec![0, 1]));
+        assert_eq!((route.assign(), route.assign(), route.assign()), (vec![0, 1], vec![0], vec![0, 1]));
     }
 
     #[test]
@@ -163,6 +152,6 @@ mod tests {
         assert!(!caller.is_finished());
         second.set(0, true, 0);
         drop(second);
-        assert_eq!(caller.join().expect("a number").trees, [1]);
+        assert_eq!(caller.join().expect("trees"), [1]);
     }
 }

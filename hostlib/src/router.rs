@@ -30,6 +30,7 @@ pub(crate) struct Router {
 
 impl Router {
     pub(crate) fn new(context: OpContext, network: Option<TreeSet>, host: Option<HostThread>) -> Self {
+        network.iter().for_each(|network| network.share_by_rate(&context));
         Self { context, network, host, by_hosts: Default::default(), owner: std::process::id() }
     }
 

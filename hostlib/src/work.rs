@@ -131,7 +131,8 @@ impl Completion {
         self.lock().owner.take()
     }
 
-    fn on_settled(&self, callback: Callback) {
+    /// Calls `callback` with the outcome: at once when there is one, else on the thread that settles the completion.
+    pub(crate) fn on_settled(&self, callback: Callback) {
         let outcome = {
             let mut state = self.lock();
             match &state.outcome {

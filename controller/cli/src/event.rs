@@ -262,6 +262,9 @@ pub(crate) struct Done {
     /// Bytes of the same elements as `f32` without any header.
     pub(crate) f32_bytes: u64,
     pub(crate) wrong: u64,
+    /// The part of each of several trees in the operations at the end, of 1.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) tree_shares: Vec<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

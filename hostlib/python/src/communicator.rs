@@ -170,6 +170,11 @@ impl Communicator {
         Ok(self.open(py)?.path().to_string())
     }
 
+    /// The part of each of the job's trees in its next operations, of 1.
+    fn tree_shares(&self, py: Python<'_>) -> PyResult<Vec<f64>> {
+        Ok(self.open(py)?.tree_shares())
+    }
+
     /// Bytes of lanes in a packet of this rank; 0 if it exchanges none with a switch.
     fn lane_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.open(py)?.lane_bytes())

@@ -214,6 +214,7 @@ impl Worker {
             self.all_reduces(output, &mut communicator)?
         };
         let stats = communicator.stats().worker;
+        let tree_shares = Some(communicator.tree_shares()).filter(|shares| shares.len() > 1);
         communicator.leave().map_err(|source| self.failed(source))?;
         let done = Done {
             rank: self.rank(),
@@ -226,6 +227,7 @@ impl Worker {
             wire_bytes: stats.sent_bytes,
             f32_bytes: work.elements * 4,
             wrong: work.wrong,
+            tree_shares: tree_shares.unwrap_or_default(),
         };
         show_done(output, &done)?;
         if work.wrong > 0 { Err(CliError::Wrong { wrong: work.wrong }) } else { Ok(()) }
@@ -279,5 +281,11 @@ fn show_done(output: &Output, done: &Done) -> Result<(), CliError> {
         grouped(done.packets_sent),
         human(done.wire_bytes),
         grouped(done.retransmits)
-    ))
+    ))?;
+    if done.tree_shares.is_empty() {
+        return Ok(());
+    }
+    let percent = |share: &f64| format!("{:.0} %", share * 100.0);
+    let shares: Vec<String> = done.tree_shares.iter().map(percent).collect();
+    output.line(format_args!("shares of the trees, by their rates: {}", shares.join(", ")))
 }

@@ -6,6 +6,7 @@ mod confidential;
 mod dropping;
 mod losses;
 mod sessions;
+mod shares;
 mod test_controller;
 mod tls;
 mod trees;

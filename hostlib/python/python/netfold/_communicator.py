@@ -214,6 +214,12 @@ class Communicator:
         return self._native.path()
 
     @property
+    def tree_shares(self) -> List[float]:
+        """The part of each of the job's ``trees`` in its next operations, of 1: even at first, then in proportion to the rates that the ranks have
+        measured. 0 for a tree that is lost; empty without a switch."""
+        return self._native.tree_shares()
+
+    @property
     def unused_switch(self) -> Optional[str]:
         """Why the configured switch was not used when the communicator was made, and what to change; ``None`` if it is used or none was
         configured. Rank 0 warns of it, too."""

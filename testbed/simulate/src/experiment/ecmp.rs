@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use netfold_controller::route::ecmp::{Hasher, Pair, Spreading, imbalance, ports};
-use netfold_controller::route::stripe::EvenSplit;
+use netfold_controller::route::even_split::EvenSplit;
 use netfold_controller::schedule::crux::{Flow, Job as CruxJob, choose_paths};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};

@@ -360,7 +360,8 @@ impl Shared {
         let from = down.peer_addr().ok();
         loop {
             match lines.next::<SessionRequest>() {
-                Ok(None) => {}
+                // Controllers have no reply to these.
+                Ok(None | Some(SessionRequest::Pattern(_) | SessionRequest::Paths(_))) => {}
                 Ok(Some(SessionRequest::Alive { counters })) => {
                     self.reports.lock().unwrap().extend(counters);
                     send_line(&mut down, &SessionEvent::Alive {});
