@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -122,9 +123,13 @@ impl Drop for Running {
     }
 }
 
-/// A heading before a step.
+/// A heading before a step, with the time since the first one.
 pub(crate) fn heading(text: &str) {
-    println!("\n== {text}");
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    match FIRST.get_or_init(Instant::now).elapsed().as_secs() {
+        0 => println!("\n== {text}"),
+        seconds => println!("\n== {text} (after {seconds} s)"),
+    }
 }
 
 /// Shows what is run; returns it as a line.
