@@ -50,7 +50,30 @@ impl Coordinator {
         })
     }
 
-    /// The pattern of a job: that of its first tree, with the bytes of all.
+    /// The pattern of a running job with these trees, which are in the order of their names: that of its own trees or, where these have none, what its
+    /// groups do together.
+    fn pattern_of_job<'a>(&self, trees: &[&'a ActiveTree]) -> Option<(TreePattern, Vec<&'a ActiveTree>)> {
+        let (own, of_groups): (Vec<&ActiveTree>, Vec<&ActiveTree>) =
+            trees.iter().partition(|tree| tree.name.group.is_empty());
+        if let Some(pattern) = self.pattern_of(own.iter().copied()) {
+            return Some((pattern, own));
+        }
+        let groups = of_groups.chunk_by(|one, next| one.name.group == next.name.group);
+        let groups = groups.filter_map(|group| Some((self.pattern_of(group.iter().copied())?, group)));
+        let (patterns, groups): (Vec<TreePattern>, Vec<&[&ActiveTree]>) = groups.unzip();
+        Some((TreePattern::together(&patterns)?, groups.concat()))
+    }
+
+    /// The running trees of a job and its groups, in the order of their names.
+    fn running_trees_with_groups(&self, name: &JobName) -> Vec<&ActiveTree> {
+        let trees = self.trees_with_groups(name).filter_map(|(_, named)| match named {
+            Named::Active(job) => self.active.get(&job),
+            Named::Forming(_) => None,
+        });
+        trees.filter(|active| active.phase == TreePhase::Running).collect()
+    }
+
+    /// The pattern of one group of a job or of its own trees: that of the first tree, with the bytes of all.
     pub(super) fn pattern_of<'a>(&self, trees: impl Iterator<Item = &'a ActiveTree>) -> Option<TreePattern> {
         let mut all = trees.filter_map(|tree| tree.patterns.combined(self.now));
         let mut first = all.next()?;
@@ -62,7 +85,8 @@ impl Coordinator {
 
     /// The same, for people.
     pub(super) fn pattern_view(&self, name: &JobName) -> Option<PatternView> {
-        let TreePattern { pattern, members, .. } = self.pattern_of(self.running_trees(name))?;
+        let (TreePattern { pattern, members, .. }, _) =
+            self.pattern_of_job(&self.running_trees_with_groups(name))?;
         let declared = self.running_trees(name).find_map(|tree| tree.spec.iteration);
         Some(PatternView {
             iterations: pattern.iterations,
@@ -164,13 +188,17 @@ impl Coordinator {
         let (contenders, rates_bps) = self.contenders(&jobs);
         let mut observed = Vec::new();
         for ((name, trees), contender) in jobs.into_iter().zip(contenders) {
-            let own = trees.into_iter().filter(|tree| tree.name.group.is_empty());
-            let Some(TreePattern { pattern, begun, .. }) = self.pattern_of(own) else { continue };
-            let mut links: Vec<usize> = contender.trees.iter().flatten().copied().collect();
+            let Some((TreePattern { pattern, begun, .. }, measured)) = self.pattern_of_job(&trees) else {
+                continue;
+            };
+            let is_measured = |tree: &ActiveTree| measured.iter().any(|other| std::ptr::eq(*other, tree));
+            let links = trees.iter().zip(contender.trees).filter(|(tree, _)| is_measured(tree));
+            let mut links: Vec<usize> = links.flat_map(|(_, links)| links).collect();
             links.sort_unstable();
             links.dedup();
-            // Each tree carries a part.
-            let trees = contender.trees.len().max(1) as f64;
+            // Each tree of a group, or of the job, carries a part.
+            let group = measured.first().map(|tree| &tree.name.group);
+            let trees = measured.iter().filter(|tree| Some(&tree.name.group) == group).count().max(1) as f64;
             let seen = Observed {
                 period: Duration::from_micros(pattern.period_us),
                 span: Duration::from_micros(pattern.span_us),
@@ -188,9 +216,10 @@ impl Coordinator {
     }
 
     fn send_hold(&mut self, name: &JobName, hold: Hold) {
-        let trees = self.running_trees(name);
-        let sessions = trees.flat_map(|tree| tree.members.values()).filter_map(|presence| presence.session());
-        for session in sessions.collect::<Vec<_>>() {
+        let trees = self.running_trees_with_groups(name);
+        let Some((_, measured)) = self.pattern_of_job(&trees) else { return };
+        let members = measured.into_iter().flat_map(|tree| tree.members.values());
+        for session in members.filter_map(|presence| presence.session()).collect::<Vec<_>>() {
             // A library that reports no patterns does not know the order.
             if self.sessions.get(&session).is_some_and(|session| session.patterned) {
                 self.send(session, SessionEvent::Hold(hold));

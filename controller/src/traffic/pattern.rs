@@ -11,6 +11,9 @@ const FRESH_ITERATIONS: u32 = 4;
 /// Shortest time that a report counts: several heartbeats.
 const FRESH_MIN: Duration = Duration::from_secs(3);
 
+/// Groups of a job wait for each other if their iterations take the same time, but for one part in so many.
+const ALIKE: u64 = 20;
+
 /// The newest patterns of a tree's members.
 #[derive(Debug, Default)]
 pub(crate) struct TreePatterns(BTreeMap<u16, Reported>);
@@ -82,6 +85,45 @@ impl TreePatterns {
     }
 }
 
+impl TreePattern {
+    /// What groups of one job do together, which wait for each other: they communicate from when the first of them begins until the last one has ended.
+    /// `None` if there are none, or their iterations take different times.
+    pub(crate) fn together(groups: &[Self]) -> Option<Self> {
+        let first = groups.first()?;
+        let period_us = first.pattern.period_us;
+        if groups.iter().any(|group| group.pattern.period_us.abs_diff(period_us) > period_us / ALIKE) {
+            return None;
+        }
+        let whole = i128::from(period_us.max(1));
+        let offset = |group: &Self| {
+            let offset = (micros(group.begun) - micros(first.begun)).rem_euclid(whole);
+            if offset > whole / 2 { offset - whole } else { offset }
+        };
+        let begin = groups.iter().map(offset).min()?;
+        let end = groups.iter().map(|group| offset(group) + i128::from(group.pattern.span_us)).max()?;
+        let most = |value: fn(&CommunicationPattern) -> u64| {
+            groups.iter().map(|group| value(&group.pattern)).max().unwrap_or(0)
+        };
+        let least = |value: fn(&CommunicationPattern) -> u64| {
+            groups.iter().map(|group| value(&group.pattern)).min().unwrap_or(0)
+        };
+        let span_us = u64::try_from(end - begin).unwrap_or(0).min(period_us);
+        let pattern = CommunicationPattern {
+            iterations: least(|pattern| pattern.iterations),
+            period_us,
+            span_us,
+            busy_us: most(|pattern| pattern.busy_us).min(span_us),
+            compute_us: least(|pattern| pattern.compute_us),
+            bytes: most(|pattern| pattern.bytes),
+            deviation: groups.iter().map(|group| group.pattern.deviation).max().unwrap_or(0),
+            age_us: 0,
+        };
+        let begun = micros(first.begun) + begin;
+        let members = groups.iter().map(|group| group.members).sum();
+        Some(Self { pattern, begun: Duration::from_micros(u64::try_from(begun).unwrap_or(0)), members })
+    }
+}
+
 fn micros(time: Duration) -> i128 {
     i128::try_from(time.as_micros()).unwrap_or(i128::MAX / 4)
 }
@@ -126,6 +168,30 @@ mod tests {
         );
         let late = combined.begun.abs_diff(Duration::from_micros(9_990_000));
         assert!(late <= Duration::from_millis(3), "{:?}", combined.begun);
+    }
+
+    #[test]
+    fn groups_that_wait_for_each_other_are_one_iteration() {
+        let group = |begun_ms, period_us| TreePattern {
+            pattern: pattern(period_us, 0),
+            begun: Duration::from_millis(begun_ms),
+            members: 2,
+        };
+        assert_eq!(TreePattern::together(&[]), None);
+        let alone = group(1000, 100_000);
+        assert_eq!(TreePattern::together(&[alone]), Some(alone));
+        // The second one begins 20 ms earlier in an iteration, and was seen two iterations later.
+        let both = TreePattern::together(&[alone, group(1180, 102_000)]).unwrap();
+        assert_eq!((both.begun, both.members), (Duration::from_millis(980), 4));
+        assert_eq!((both.pattern.period_us, both.pattern.span_us), (100_000, 60_000));
+        assert_eq!(
+            TreePattern::together(&[alone, group(1000, 110_000)]),
+            None,
+            "they do not wait for each other"
+        );
+        let all_the_time =
+            TreePattern::together(&[alone, group(1040, 100_000), group(960, 100_000)]).unwrap();
+        assert_eq!(all_the_time.pattern.span_us, 100_000, "at most an iteration");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::bench::{Bench, config};
 use crate::fake::Fake;
-use netfold_control::{CommunicationPattern, Hold, Iteration, Refusal, SessionEvent, SessionRequest};
+use netfold_control::{
+    CommunicationPattern, Hold, Iteration, Join, Mode, Refusal, SessionEvent, SessionRequest,
+};
 use netfold_controller::admission::{Config, SessionId};
 use netfold_controller::bands::{Banding, Ranking};
 use netfold_controller::jobs::JobEvent;
@@ -78,6 +80,59 @@ fn one_of_two_jobs_that_collide_is_delayed() {
     assert_eq!(bench.log.iter().filter(scheduled).count(), 2);
     let pattern = view(&bench, "second").pattern.expect("it is measured");
     assert_eq!((pattern.period_us, pattern.compute_us, pattern.members), (280_000, 100_000, 2));
+    bench.finish();
+}
+
+/// Ranks of a group of a job.
+fn start_group(bench: &mut Bench, (job, group): (&str, &str), world: u16, port: u16) -> Vec<SessionId> {
+    let ask = |rank: u16| {
+        let id = bench.open().unwrap();
+        let join = Join::new(job, (rank, world), Mode::Bfp16, 64, port + rank);
+        bench.say(id, SessionRequest::Join(Join { group: group.into(), ..join }));
+        id
+    };
+    let members = (0..world).map(ask).collect();
+    bench.run_tasks();
+    members
+}
+
+/// The job's own trees are idle, as those of a training whose tensors all belong to groups.
+#[test]
+fn groups_that_communicate_together_are_delayed_together() {
+    let mut bench = bench(Schedule::Cassini, Ranking::Alike);
+    let idle = bench.start("first", 4, 5000);
+    let groups = [("first", "a"), ("first", "b")];
+    let groups = groups.map(|name| start_group(&mut bench, name, 2, if name.1 == "a" { 5100 } else { 5200 }));
+    let second = bench.start("second", 2, 6000);
+    report(&mut bench, &groups[0], colliding(30_000));
+    report(&mut bench, &groups[1], colliding(28_000));
+    report(&mut bench, &second, colliding(10_000));
+    bench.pass(HEARTBEAT);
+    let pattern = view(&bench, "first").pattern.expect("that of its groups");
+    assert_eq!((pattern.period_us, pattern.send_us, pattern.members), (280_000, 182_000, 4));
+    let of_groups = groups.concat().into_iter().map(|id| holds(&bench, id)).collect::<Vec<_>>();
+    assert!(of_groups.iter().all(|holds| *holds == of_groups[0]), "all groups the same: {of_groups:?}");
+    assert_eq!(of_groups[0].len() + holds(&bench, second[0]).len(), 1, "one of the jobs");
+    assert!(idle.iter().all(|id| holds(&bench, *id).is_empty()), "the job's own trees have no iterations");
+    let texts = ["first", "second"].map(|name| view(&bench, name).schedule.expect("there is a schedule"));
+    assert!(texts.iter().any(|text| text.contains("delayed once by")), "{texts:?}");
+    bench.finish();
+}
+
+/// Nothing is known of a job whose groups have iterations of their own.
+#[test]
+fn groups_of_different_periods_are_not_scheduled() {
+    let mut bench = bench(Schedule::Cassini, Ranking::Alike);
+    let _idle = bench.start("first", 4, 5000);
+    let one = start_group(&mut bench, ("first", "a"), 2, 5100);
+    let other = start_group(&mut bench, ("first", "b"), 2, 5200);
+    let second = bench.start("second", 2, 6000);
+    report(&mut bench, &one, colliding(30_000));
+    report(&mut bench, &other, CommunicationPattern { period_us: 310_000, ..colliding(30_000) });
+    report(&mut bench, &second, colliding(10_000));
+    bench.pass(HEARTBEAT);
+    assert_eq!(view(&bench, "first").pattern, None);
+    assert!([one, other, second].concat().iter().all(|id| holds(&bench, *id).is_empty()));
     bench.finish();
 }
 
