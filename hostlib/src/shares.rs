@@ -37,6 +37,8 @@ pub(crate) const fn report_len(trees: usize) -> usize {
 #[derive(Debug)]
 struct PendingExchange {
     completion: Arc<Completion>,
+    /// Bytes that were sent over each tree since the exchange before it.
+    sent: Vec<u64>,
     /// Divided operations before the first one with the new weights.
     left: u32,
 }
@@ -53,8 +55,9 @@ pub(crate) struct TreeShares {
     exchange: Option<RateExchange>,
     pending_exchange: Option<PendingExchange>,
     pace: Pace,
-    /// Divided operations since the last exchange.
+    /// Divided operations since the last exchange, and their bytes by tree.
     divided: u32,
+    sent: Vec<u64>,
     exchanged_at: Instant,
     pending: Pending,
 }
@@ -71,6 +74,7 @@ impl TreeShares {
             pending_exchange: None,
             pace: Pace::FIRST,
             divided: 0,
+            sent: vec![0; trees],
             exchanged_at: Instant::now(),
             pending: Pending::default(),
         }
@@ -124,7 +128,7 @@ impl TreeShares {
             Some(PendingExchange { left: left @ 1.., .. }) => *left -= 1,
             Some(_) => {
                 let exchange = self.pending_exchange.take();
-                exchange.iter().for_each(|exchange| self.adopt(&exchange.completion));
+                exchange.iter().for_each(|exchange| self.adopt(exchange));
             }
             None => {}
         }
@@ -132,7 +136,7 @@ impl TreeShares {
     }
 
     /// Waits for an exchange and computes the weights from it. An exchange that fails ends the job.
-    fn adopt(&mut self, completion: &Completion) {
+    fn adopt(&mut self, PendingExchange { completion, sent, .. }: &PendingExchange) {
         let gathered = match completion.wait() {
             Ok(_) => completion.take_owner().and_then(|owner| owner.downcast::<Vec<u8>>().ok()),
             Err(_) => None,
@@ -140,7 +144,7 @@ impl TreeShares {
         let Some(gathered) = gathered else { return };
         let reports = RateReport::read_all(&gathered, self.weights.len());
         self.pace = self.pace.next(&reports);
-        let weights = weigh(&self.weights, &reports);
+        let weights = weigh(&self.weights, sent, &reports);
         if weights != self.weights {
             self.weights = weights;
             self.restart_turns();
@@ -164,6 +168,7 @@ impl TreeShares {
         let pending = self.pending.clone();
         whole.on_settled(Box::new(move |_| pending.remove()));
         for (tree, buffer, bytes) in parts {
+            self.sent[tree] += bytes;
             let meter = Arc::clone(&self.meters[tree]);
             buffer.completion().on_settled(Box::new(move |outcome: &Result<_, Error>| {
                 if outcome.is_ok() {
@@ -191,7 +196,8 @@ impl TreeShares {
         report.write(&mut all[usize::from(rank) * len..][..len]);
         let buffer = OpBuffer::owned(all);
         let completion = buffer.completion();
-        self.pending_exchange = Some(PendingExchange { completion, left: self.pace.lag });
+        let sent = std::mem::replace(&mut self.sent, vec![0; self.weights.len()]);
+        self.pending_exchange = Some(PendingExchange { completion, sent, left: self.pace.lag });
         Some(Operation::new(request, buffer))
     }
 }

@@ -76,13 +76,13 @@ impl Pace {
     }
 }
 
-/// The weights of the trees after an exchange: for trees that were used, in proportion to their rates as the slowest rank sees each, half the way from
-/// those before. Trees that were not used keep theirs.
-pub(super) fn weigh(weights: &[u32], reports: &[RateReport]) -> Vec<u32> {
-    let cost = |tree: usize| reports.iter().filter_map(|report| report.costs.get(tree)).max().copied();
-    let rates: Vec<u64> = (0..weights.len())
-        .map(|tree| (1_u64 << 40).checked_div(u64::from(cost(tree).unwrap_or(0))).unwrap_or(0))
-        .collect();
+/// The weights of the trees after an exchange, before which all ranks have sent so many bytes over each: for trees that were used, in proportion to their
+/// rates, half the way from those before. Trees that were not used keep theirs.
+pub(super) fn weigh(weights: &[u32], sent: &[u64], reports: &[RateReport]) -> Vec<u32> {
+    let busy = busy(sent, reports);
+    let rate = |(sent, busy): (&u64, &u128)| (u128::from(*sent) << 40).checked_div(*busy).unwrap_or(0);
+    let rates: Vec<u64> =
+        sent.iter().zip(&busy).map(rate).map(|rate| u64::try_from(rate).unwrap_or(u64::MAX)).collect();
     let used = rates.iter().filter(|rate| **rate > 0).count() as u128;
     let total: u128 = rates.iter().map(|rate| u128::from(*rate)).sum();
     let due = |tree: usize| match rates[tree] {
@@ -100,6 +100,27 @@ pub(super) fn weigh(weights: &[u32], reports: &[RateReport]) -> Vec<u32> {
     (0..weights.len()).map(halfway).collect()
 }
 
+/// How long each tree has taken for what was sent over it; 0 where that is not known. A result needs all contributions, so the slowest rank counts. But what a
+/// rank takes longer than the fastest one in every tree, it has waited for ranks that came later.
+fn busy(sent: &[u64], reports: &[RateReport]) -> Vec<u128> {
+    let of_rank = |report: &RateReport| -> Vec<u128> {
+        sent.iter().zip(&report.costs).map(|(sent, cost)| u128::from(*sent) * u128::from(*cost)).collect()
+    };
+    let ranks: Vec<Vec<u128>> = reports.iter().map(of_rank).collect();
+    let measured =
+        |tree: usize| ranks.iter().filter_map(move |rank| rank.get(tree)).filter(|busy| **busy > 0);
+    let least: Vec<Option<u128>> = (0..sent.len()).map(|tree| measured(tree).min().copied()).collect();
+    let mut longest = vec![0; sent.len()];
+    for rank in &ranks {
+        let excess = rank.iter().zip(&least).filter(|(busy, _)| **busy > 0);
+        let waited = excess.filter_map(|(busy, least)| Some(*busy - (*least)?)).min().unwrap_or(0);
+        for (longest, busy) in longest.iter_mut().zip(rank) {
+            *longest = (*longest).max(busy.saturating_sub(waited));
+        }
+    }
+    longest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +128,11 @@ mod tests {
 
     fn report(costs: &[u32]) -> RateReport {
         RateReport { elapsed_ms: 1000, pending: 1, costs: costs.to_vec() }
+    }
+
+    /// Bytes that are sent over trees of these weights.
+    fn sent(weights: &[u32]) -> Vec<u64> {
+        weights.iter().map(|weight| u64::from(*weight) << 4).collect()
     }
 
     #[test]
@@ -127,11 +153,29 @@ mod tests {
         let mut weights = vec![EVEN; 2];
         let measured = [report(&[100, 400]), report(&[110, 390])];
         for _ in 0..6 {
-            weights = weigh(&weights, &measured);
+            weights = weigh(&weights, &sent(&weights), &measured);
         }
         let share = f64::from(weights[0]) / f64::from(weights[0] + weights[1]);
         assert!((share - 400.0 / 510.0).abs() < 0.03, "{share}");
-        assert_eq!(weigh(&weights, &measured), weights, "small changes are not made");
+        assert_eq!(weigh(&weights, &sent(&weights), &measured), weights, "small changes are not made");
+    }
+
+    /// All ranks but the last wait for it, ten times as long as the parts take.
+    #[test]
+    fn waiting_for_other_ranks_does_not_count() {
+        let mut weights = vec![EVEN; 2];
+        for _ in 0..8 {
+            let costs = |waited: f64| -> Vec<u32> {
+                let cost = |(weight, cost): (&u32, f64)| {
+                    (cost + waited * f64::from(EVEN) / f64::from(*weight)) as u32
+                };
+                weights.iter().zip([1000.0, 4000.0]).map(cost).collect()
+            };
+            let measured = [report(&costs(20_000.0)), report(&costs(0.0)), report(&costs(5000.0))];
+            weights = weigh(&weights, &sent(&weights), &measured);
+        }
+        let share = f64::from(weights[0]) / f64::from(weights[0] + weights[1]);
+        assert!((share - 0.8).abs() < 0.03, "{share}");
     }
 
     /// Where the trees share a link, such as a host's, the part that is over first leaves its rate to the other: shares become even.
@@ -144,7 +188,7 @@ mod tests {
             let times =
                 if large > small { [large + small, 2.0 * small] } else { [2.0 * large, large + small] };
             let costs = [times[0] / large, times[1] / small].map(|cost| (cost * 1000.0) as u32);
-            weights = weigh(&weights, &[report(&costs)]);
+            weights = weigh(&weights, &sent(&weights), &[report(&costs)]);
         }
         assert!(weights[0].abs_diff(weights[1]) < EVEN / 6, "{weights:?}");
     }
@@ -153,15 +197,15 @@ mod tests {
     fn a_stopped_tree_keeps_a_share_to_be_measured() {
         let mut weights = vec![EVEN; 4];
         for _ in 0..20 {
-            weights = weigh(&weights, &[report(&[10, 10, u32::MAX, 10])]);
+            weights = weigh(&weights, &sent(&weights), &[report(&[10, 10, u32::MAX, 10])]);
         }
         assert!(weights[2] < 2 * FLOOR && weights[2] >= FLOOR, "{weights:?}");
         for _ in 0..10 {
-            weights = weigh(&weights, &[report(&[10, 10, 10, 10])]);
+            weights = weigh(&weights, &sent(&weights), &[report(&[10, 10, 10, 10])]);
         }
         assert!(weights.iter().all(|weight| weight.abs_diff(EVEN) < EVEN / 8), "{weights:?}");
-        assert_eq!(weigh(&weights, &[report(&[0; 4])]), weights, "nothing was measured");
-        assert_eq!(weigh(&weights, &[]), weights);
+        assert_eq!(weigh(&weights, &sent(&weights), &[report(&[0; 4])]), weights, "nothing was measured");
+        assert_eq!(weigh(&weights, &sent(&weights), &[]), weights);
     }
 
     #[test]
@@ -182,7 +226,7 @@ mod tests {
         ) {
             let mut weights = vec![EVEN; 8];
             for costs in rounds {
-                weights = weigh(&weights, &[report(&costs)]);
+                weights = weigh(&weights, &sent(&weights), &[report(&costs)]);
                 prop_assert!(weights.iter().all(|weight| (FLOOR..=8 * EVEN).contains(weight)), "{:?}", weights);
             }
         }

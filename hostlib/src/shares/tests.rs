@@ -31,6 +31,7 @@ impl Rank {
         for (tree, weight) in self.shares.trees().to_vec().into_iter().zip(&weights) {
             let busy = Duration::from_micros(micros[tree] * u64::from(*weight) / u64::from(EVEN));
             self.shares.meters[tree].record(submitted, submitted + busy, u64::from(*weight));
+            self.shares.sent[tree] += u64::from(*weight);
             self.now = self.now.max(submitted + busy);
         }
         whole.settle(Ok(OpReport::default()), None);

@@ -44,13 +44,16 @@ fn sum_until(comm: &Communicator, over: impl Fn(&Communicator) -> bool) -> usize
     wrongs
 }
 
-/// The seconds that an operation takes.
+/// The seconds that an operation takes: the fastest of five, which are fewer than those before the first change of shares.
 fn seconds(comm: &Communicator) -> f64 {
-    let mut sum = tensor(comm.rank(), 0, LEN);
-    comm.barrier().unwrap();
-    let begun = Instant::now();
-    comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-    begun.elapsed().as_secs_f64()
+    let once = |_| {
+        let mut sum = tensor(comm.rank(), 0, LEN);
+        comm.barrier().unwrap();
+        let begun = Instant::now();
+        comm.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        begun.elapsed().as_secs_f64()
+    };
+    (0..5).map(once).fold(f64::INFINITY, f64::min)
 }
 
 fn follow(build: impl Fn(Builder) -> Builder + Sync) {
