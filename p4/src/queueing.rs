@@ -124,7 +124,7 @@ pub fn support() -> Vec<Support> {
                 (Program, "profile `ecn_depth`: a step, by cells of 80 bytes"),
                 (
                     Program,
-                    "profile `trim_depth`, behind the queue, by cells; packets of up to 160 bytes on Tofino 1",
+                    "profile `trim_depth`, behind the queue, by cells; packets of up to 14 words on Tofino 1",
                 ),
                 (Device, "the traffic manager's buffer limits"),
                 (Device, "the traffic manager's shapers"),

@@ -9,7 +9,7 @@
 //!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
 //! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
 //! - Saturating sums, on Tofino 2, have one lane in each register: see module `ends`.
-//! - Egress parses only the outer headers, and addresses each copy; whole packets where it removes lanes (Tofino 1 parses at most 160 bytes there).
+//! - Egress parses only the outer headers, and addresses each copy; whole packets where it removes lanes (at most 133 bytes on Tofino 1, 356 on Tofino 2).
 //!
 //! Module `lower` maps control flow to stages.
 
@@ -29,7 +29,6 @@ use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
-pub(crate) use egress::PARSED_MAX;
 use lower::{Copied, Lowered, PathState, To};
 
 /// A chip.
@@ -52,11 +51,12 @@ impl Chip {
     }
 
     /// Lanes of one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; on
-    /// Tofino 2 the containers that stateful units can read and write.
-    pub const fn lanes_max(self) -> u32 {
-        match self {
-            Self::Tofino1 => 70,
-            Self::Tofino2 => 84,
+    /// Tofino 2 the containers that stateful units can read and write, of which trees take a few.
+    pub const fn lanes_max(self, trees: bool) -> u32 {
+        match (self, trees) {
+            (Self::Tofino1, _) => 70,
+            (Self::Tofino2, false) => 84,
+            (Self::Tofino2, true) => 80,
         }
     }
 
@@ -133,7 +133,7 @@ impl Printer {
             }
             self.chip.saturating_lanes_max(!self.l.comparisons.is_empty())
         } else {
-            self.chip.lanes_max()
+            self.chip.lanes_max(!self.l.comparisons.is_empty())
         };
         if lanes > most || !lanes.is_multiple_of(2) {
             return Err(refusal(

@@ -1,12 +1,12 @@
 //! Egress: addresses copies, marks congestion, trims, and removes lanes from copies for receivers that do not own them.
 //!
-//! Egress parses the outer headers alone where these are all that the program uses there. Otherwise it parses whole packets, which Tofino 1 does up to
-//! [`PARSED_MAX`] bytes.
+//! Egress parses the outer headers alone where these are all that the program uses there. Otherwise it parses whole packets, up to
+//! [`Chip::parsed_max`] bytes.
 
 use super::decision::Tree;
 use super::lower::PathState;
 use super::signs::{self, Differences};
-use super::{Printer, refusal};
+use super::{Chip, Printer, refusal};
 use crate::ir::*;
 use crate::refusal::Refusal;
 use crate::v1model::{applied, visit};
@@ -14,8 +14,17 @@ use crate::writer::joined;
 
 /// Bytes of a buffer cell, in which Tofino counts queue depths.
 const CELL_BYTES: u32 = 80;
-/// Bytes that the egress parser of Tofino 1 sees.
-pub(crate) const PARSED_MAX: u32 = 160;
+
+impl Chip {
+    /// Bytes of a whole packet that egress can take. The parser of Tofino 1 sees 160, of which 27 are the chip's metadata. Tofino 2 has no such limit, but
+    /// needs containers for bytes behind the 384th, of which 28 are its metadata, and those of lanes are all in ingress.
+    pub(crate) const fn parsed_max(self) -> u32 {
+        match self {
+            Self::Tofino1 => 160 - 27,
+            Self::Tofino2 => 384 - 28,
+        }
+    }
+}
 
 /// Whether a condition, a value or a statement of a block names the part.
 fn uses(block: &[Stmt], part: Part) -> bool {
@@ -58,13 +67,18 @@ impl Printer {
         }
         let parts = self.p().deparser.clone();
         let bytes = self.headers_bytes() + self.p().lane_bytes();
-        if !self.chip.both_halves() && bytes > PARSED_MAX {
-            let lanes = (PARSED_MAX - self.headers_bytes()) / (LANE_BITS / 8);
+        let most = self.chip.parsed_max();
+        if bytes > most {
+            let lanes = (most - self.headers_bytes()) / (LANE_BITS / 8);
             return Err(refusal(
                 format!(
                     "packets of {bytes} bytes whose lanes are removed in egress (owners, trimming, transit)"
                 ),
-                format!("egress of Tofino 1 parses {PARSED_MAX} bytes: {} words; use Tofino 2", lanes & !1),
+                format!(
+                    "egress of {} takes {most} bytes of a packet: {} words",
+                    self.chip.name(),
+                    lanes & !1
+                ),
             ));
         }
         Ok((parts, true))

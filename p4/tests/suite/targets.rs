@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 use std::{env, fs};
 
+use netfold_p4::estimate::estimate;
 use netfold_p4::ir::{Expr, HeaderId, LValue, Program, Stmt};
 use netfold_p4::profile::{self, Encapsulation, Numerics, Profile};
 use netfold_p4::refusal::{PrintError, Refusal};
@@ -171,8 +173,51 @@ fn the_tofino_front_end_accepts_every_tofino_program() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
+/// A program for Tofino whose features the compiler and the assembler must accept; `bfrt`: the committed description of its tables, if they are compared.
+struct Compiled {
+    name: &'static str,
+    chip: Chip,
+    profile: Profile,
+    bfrt: Option<&'static str>,
+}
+
+/// Programs with every feature at the most words, beside those of the named profiles.
+fn compiled() -> Vec<Compiled> {
+    let base = Profile::tofino();
+    let words = |lane_words| Profile { lane_words, ..base.clone() };
+    let featured =
+        |profile| Profile { owners: true, trim_depth: 16, transit: 1024, priorities: 4, ..profile };
+    let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
+    let saturating = |profile| Profile { numerics: Numerics::Saturating, ..profile };
+    let ops = |ops: &[LaneOp], lane_words| Profile { ops: ops.to_vec(), ..words(lane_words) };
+    let three = &[LaneOp::Sum, LaneOp::Min, LaneOp::Max];
+    let (one, two) = (Chip::Tofino1, Chip::Tofino2);
+    let list = [
+        ("tofino", one, base.clone(), Some("tofino.json")),
+        ("tofino", two, base.clone(), Some("tofino.json")),
+        ("queues", one, Profile { priorities: 4, ..words(70) }, None),
+        ("features", one, featured(words(14)), Some("features.json")),
+        ("sum_max", one, ops(&[LaneOp::Sum, LaneOp::Max], 62), None),
+        ("queues", two, Profile { priorities: 4, ..words(84) }, None),
+        ("features", two, featured(words(70)), Some("features.json")),
+        ("features_tree", two, featured(tree(70)), None),
+        ("three_tree", two, Profile { hierarchy: true, ..ops(three, 64) }, None),
+        ("saturating", two, saturating(words(56)), None),
+        ("saturating_tree", two, saturating(tree(48)), None),
+    ];
+    let case = |(name, chip, profile, bfrt)| Compiled { name, chip, profile, bfrt };
+    list.into_iter().map(case).collect()
+}
+
+/// Stages that an assembly uses.
+fn stages(assembly: &str) -> u32 {
+    let lines = assembly.lines().filter_map(|line| line.strip_prefix("stage "));
+    let numbers = lines.filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok());
+    numbers.max().map_or(0, |last| last + 1)
+}
+
 /// The whole compiler and the assembler, where they are installed. The compiler accepts programs with more stages than the chip has; the
-/// assembler refuses them.
+/// assembler refuses them. `TOFINO_PROGRAM=name` compiles the programs of this name alone.
 #[test]
 fn the_tofino_compiler_accepts_every_tofino_program() {
     for tool in ["p4c-barefoot", "bfas"] {
@@ -183,7 +228,13 @@ fn the_tofino_compiler_accepts_every_tofino_program() {
     }
     let dir = env::temp_dir().join(format!("netfold-targets-{}-tofino", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    for (name, arch, text) in tofinos() {
+    let only = env::var("TOFINO_PROGRAM").ok();
+    for Compiled { name, chip, profile, bfrt } in compiled() {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let (arch, start) = (target(chip), Instant::now());
+        let text = tna::print(&allreduce::program(&profile).unwrap(), chip).unwrap();
         let target = if arch == "tna" { "tofino" } else { "tofino2" };
         let source = dir.join(format!("{name}.p4"));
         let out = dir.join(format!("{name}.{arch}"));
@@ -197,18 +248,28 @@ fn the_tofino_compiler_accepts_every_tofino_program() {
         let mut compiler = Command::new("p4c-barefoot");
         compiler.args(["--target", target, "--arch", arch, "-o"]).arg(&out);
         run(compiler.arg("--bf-rt-schema").arg(&schema).arg(&source));
-        if name == "tofino" {
-            compare_bfrt(&fs::read(&schema).unwrap());
+        if let Some(committed) = bfrt {
+            compare_bfrt(&fs::read(&schema).unwrap(), committed);
         }
         let assembly = out.join("pipe").join(format!("{name}.bfa"));
         run(Command::new("bfas").args(["--target", target, "-o"]).arg(out.join("pipe")).arg(&assembly));
+        let used = stages(&fs::read_to_string(&assembly).unwrap());
+        let estimated = estimate(&profile, chip).unwrap();
+        println!(
+            "{name} for {target}: {used} stages, estimated {} of {}; {:.0} s",
+            estimated.stages,
+            estimated.stages_of,
+            start.elapsed().as_secs_f64()
+        );
+        assert!(used > 0 && used <= estimated.stages_of, "{name} for {target}: {used} stages");
+        assert!(used.abs_diff(estimated.stages) <= 1, "{name} for {target}: {used} stages");
     }
     fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Compares the compiler's description of the tables that control planes fill, the same for both chips, with the committed one, which the BF Runtime driver is tested
-/// against; writes that one where `UPDATE_SNAPSHOTS` is set.
-fn compare_bfrt(schema: &[u8]) {
+/// Compares the compiler's description of the tables that control planes fill, the same for both chips, with the committed one of this name, which the BF Runtime
+/// driver is tested against; writes that one where `UPDATE_SNAPSHOTS` is set.
+fn compare_bfrt(schema: &[u8], committed: &str) {
     let pick = |value: &Value, names: &[&str]| -> Value {
         let fields = names.iter().filter(|name| !value[**name].is_null());
         fields.map(|name| ((*name).to_owned(), value[*name].clone())).collect::<Map<_, _>>().into()
@@ -232,7 +293,7 @@ fn compare_bfrt(schema: &[u8]) {
     });
     let reduced = json!({ "schema_version": all["schema_version"], "tables": filled.collect::<Vec<_>>() });
     let text = serde_json::to_string_pretty(&reduced).unwrap() + "\n";
-    let committed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt/tofino.json");
+    let committed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bfrt").join(committed);
     if env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&committed, &text).unwrap();
     }
@@ -249,6 +310,8 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     };
     let wide = refused(&Profile { lane_words: 352, ..tofino.clone() }, Chip::Tofino1);
     assert!(wide.construct.contains("352 lanes") && wide.limit.contains("70"), "{wide}");
+    let tree = refused(&Profile { hierarchy: true, lane_words: 82, ..tofino.clone() }, Chip::Tofino2);
+    assert!(tree.limit.contains("80"), "{tree}");
     let tree = refused(&Profile { hierarchy: true, ..tofino.clone() }, Chip::Tofino1);
     assert!(tree.construct.contains("settled"), "{tree}");
     let sockets = Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..tofino.clone() };
@@ -260,11 +323,13 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     ];
     for profile in whole {
         let refusal = refused(&profile, Chip::Tofino1);
-        assert!(refusal.construct.contains("330 bytes") && refusal.limit.contains("20 words"), "{refusal}");
-        let few = allreduce::program(&Profile { lane_words: 20, ..profile.clone() }).unwrap();
+        assert!(refusal.construct.contains("330 bytes") && refusal.limit.contains("14 words"), "{refusal}");
+        let few = allreduce::program(&Profile { lane_words: 14, ..profile.clone() }).unwrap();
         assert!(tna::print(&few, Chip::Tofino1).is_ok());
-        let more = refused(&Profile { lane_words: 22, ..profile }, Chip::Tofino1);
-        assert!(more.construct.contains("162 bytes"), "{more}");
+        let more = refused(&Profile { lane_words: 16, ..profile.clone() }, Chip::Tofino1);
+        assert!(more.construct.contains("138 bytes"), "{more}");
+        let more = refused(&Profile { lane_words: 72, ..profile }, Chip::Tofino2);
+        assert!(more.construct.contains("362 bytes") && more.limit.contains("70 words"), "{more}");
     }
     let words = refused(&Profile { ops: LaneOps::WORDS.iter().collect(), ..tofino }, Chip::Tofino1);
     assert!(words.construct.contains("register actions of 'sum'"), "{words}");

@@ -140,11 +140,15 @@ enum Target {
 
 impl Target {
     /// The target's name and the printed program, or why the target cannot run it.
-    fn print(self, program: &Program) -> (&'static str, Result<String, String>) {
+    fn print(self, profile: &Profile, program: &Program) -> (&'static str, Result<String, String>) {
+        let tofino = |chip| {
+            estimate::estimate(profile, chip).map_err(|refusal| refusal.to_string())?;
+            tna::print(program, chip).map_err(|refusal| refusal.to_string())
+        };
         match self {
             Self::V1model => ("v1model", v1model::print(program).map_err(|refusal| refusal.to_string())),
-            Self::Tna => ("tna", tna::print(program, Chip::Tofino1).map_err(|refusal| refusal.to_string())),
-            Self::T2na => ("t2na", tna::print(program, Chip::Tofino2).map_err(|refusal| refusal.to_string())),
+            Self::Tna => ("tna", tofino(Chip::Tofino1)),
+            Self::T2na => ("t2na", tofino(Chip::Tofino2)),
             Self::Pna => ("pna", pna::print(program).map_err(|refusal| refusal.to_string())),
             Self::Swx => ("swx", swx::print(program).map_err(|refusal| refusal.to_string())),
             Self::Xdp => ("xdp", xdp::print(program).map_err(|refusal| refusal.to_string())),
@@ -155,7 +159,7 @@ impl Target {
     /// The error for a profile that this target cannot run: the reason, and the named profiles that it can.
     fn refusal(self, reason: &str) -> CliError {
         let fits = |profile: &Profile| {
-            allreduce::program(profile).is_ok_and(|program| self.print(&program).1.is_ok())
+            allreduce::program(profile).is_ok_and(|program| self.print(profile, &program).1.is_ok())
         };
         let name = self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         does_not_fit(&name, reason, fits)
@@ -264,13 +268,12 @@ impl ProfileOptions {
     }
 
     fn program(&self) -> Result<Program, CliError> {
-        self.program_or(Profile::hardware())
+        program_of(&self.profile())
     }
+}
 
-    fn program_or(&self, default_profile: Profile) -> Result<Program, CliError> {
-        allreduce::program(&self.profile_or(default_profile))
-            .map_err(|error| CliError::Profile(error.to_string()))
-    }
+fn program_of(profile: &Profile) -> Result<Program, CliError> {
+    allreduce::program(profile).map_err(|error| CliError::Profile(error.to_string()))
 }
 
 fn profile_name(name: &str) -> Result<Profile, String> {
@@ -300,9 +303,9 @@ struct Listed {
 
 /// The P4 targets that a profile can be printed for.
 fn targets(profile: &Profile) -> Result<Vec<&'static str>, CliError> {
-    let program = allreduce::program(profile).map_err(|error| CliError::Profile(error.to_string()))?;
+    let program = program_of(profile)?;
     let printed = [Target::V1model, Target::Tna, Target::T2na, Target::Pna, Target::Swx, Target::Xdp]
-        .map(|target| target.print(&program));
+        .map(|target| target.print(profile, &program));
     Ok(printed.into_iter().filter(|(_, text)| text.is_ok()).map(|(target, _)| target).collect())
 }
 
@@ -390,11 +393,12 @@ impl Emit {
             Target::Tna | Target::T2na => Some(Profile::tofino()),
             Target::Pna => profile::by_name("nic"),
         };
-        let program = self.profile.program_or(default_profile.unwrap_or_else(Profile::hardware))?;
+        let profile = self.profile.profile_or(default_profile.unwrap_or_else(Profile::hardware));
+        let program = program_of(&profile)?;
         let (name, text) = match self.target {
             Target::Ir => ("ir", program.to_json()),
             target => {
-                let (name, printed) = target.print(&program);
+                let (name, printed) = target.print(&profile, &program);
                 (name, printed.map_err(|reason| target.refusal(&reason))?)
             }
         };

@@ -5,9 +5,11 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 use netfold_controller::{DriverError, SwitchDriver};
-use netfold_p4::allreduce::{self, Address, Node};
+use netfold_p4::allreduce::{self, Address, Behind, Child, Node};
 use netfold_p4::entry::{Replica, TableEntry};
+use netfold_p4::p4info::table_id;
 use netfold_p4::profile::Profile;
+use netfold_p4::transit;
 use netfold_p4_runtime::bfrt::{DataValue, TableData};
 use netfold_p4_runtime::config::{Match, MatchType};
 use netfold_p4_runtime::p4info;
@@ -142,6 +144,49 @@ fn the_compilers_own_description_is_understood() {
     assert_eq!(tofino.complaints, Vec::<String>::new());
     assert_eq!(tofino.tables[&id("pipe.IngressImpl.job")].len(), 2 + 11);
     assert_eq!(tofino.tables[&id("pipe.EgressImpl.child")].len(), 2);
+}
+
+/// The same of a program with owners and forwarding: a table of receivers in egress, and one of addresses.
+#[test]
+fn the_compilers_own_description_of_all_features_is_understood() {
+    let description = include_bytes!("../../../../p4/tests/bfrt/features.json");
+    let profile = Profile { owners: true, trim_depth: 16, transit: 1024, priorities: 4, ..Profile::tofino() };
+    let fake = Fake::start(device());
+    let compiled = BfrtProgram { bfrt_info: description.to_vec(), profile, ..program() };
+    let mut driver = start(&fake, compiled).unwrap();
+    for port in [0, 1] {
+        driver.bind_port(port, peer(port)).unwrap();
+    }
+    driver.set_group(1, &replicas([0, 1])).unwrap();
+    let node = node(1);
+    let mut entries = allreduce::node_entries(&node);
+    for rank in 0..2_u8 {
+        let port = u16::from(rank);
+        let behind = Behind { instance: port + 1, first: port, last: port };
+        entries.extend(allreduce::job_entries(&node, &Child { port, source: 0, rank, behind: Some(behind) }));
+    }
+    entries.push(transit::entry(0x0a63_0001, 1));
+    driver.insert(&entries).unwrap();
+    let json: Value = serde_json::from_slice(description).unwrap();
+    let table = |name: &str| {
+        let table = json["tables"].as_array().unwrap().iter().find(|table| table["name"] == name);
+        table.unwrap()["id"].as_u64().unwrap() as u32
+    };
+    let of_job = entries.iter().filter(|entry| entry.table == table_id(allreduce::id::JOB)).count();
+    {
+        let tofino = fake.lock();
+        assert_eq!(tofino.complaints, Vec::<String>::new());
+        let held = |name| tofino.tables[&table(name)].len();
+        assert_eq!(held("pipe.IngressImpl.job"), 2 + of_job);
+        assert_eq!(held("pipe.IngressImpl.transit"), 1);
+        assert_eq!(held("pipe.EgressImpl.child"), 2);
+        assert_eq!(held("pipe.EgressImpl.receiver"), 2);
+    }
+    driver.delete(&entries).unwrap();
+    let tofino = fake.lock();
+    let left = ["pipe.IngressImpl.transit", "pipe.EgressImpl.receiver"]
+        .map(|name| tofino.tables[&table(name)].len());
+    assert_eq!((left, &tofino.complaints), ([0, 0], &Vec::new()));
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn programs() -> Vec<(String, Chip, Profile)> {
         ),
         ("8 words, trees", two, Profile { hierarchy: true, ..few(&[Sum]) }),
         ("64 words, owners", two, Profile { owners: true, ..base.clone() }),
-        ("20 words, owners", one, Profile { owners: true, ..words(20) }),
+        ("14 words, owners", one, Profile { owners: true, ..words(14) }),
         ("64 words, owners, trees", two, Profile { owners: true, ..tree(64) }),
         (
             "8 words, saturating, owners, trees",

@@ -1,0 +1,128 @@
+use super::*;
+
+#[test]
+fn rams_are_those_of_published_programs() {
+    let limits = Limits::of(Chip::Tofino1);
+    // SwitchML: 16384 pairs take 8 blocks and a spare, 36 of 48 map RAMs in a stage.
+    assert_eq!(limits.rams(16384, 64), 9);
+    assert!(limits.rams(16384, 64) * limits.units <= limits.map_rams);
+    // ATP: 40000 words; the most that four registers of a stage can have is 45056.
+    assert_eq!(limits.rams(40000, 32), 11);
+    assert_eq!(limits.rams(45056, 32) * limits.units, limits.map_rams);
+    assert!(limits.rams(45057, 32) * limits.units > limits.map_rams);
+}
+
+#[test]
+fn sixty_four_words_fit_twelve_stages() {
+    let profile = Profile { slots: 4096, ..Profile::tofino() };
+    let found = estimate(&profile, Chip::Tofino1).expect("the layout that the profile is made for");
+    assert_eq!((found.words, found.entries, found.stages, found.stages_of), (64, 8192, 12, 12));
+    assert_eq!((found.pipes, found.passes, found.passes_last), (1, 1, 2));
+    assert_eq!(found.slots_max, 8192);
+    assert_eq!(found.rams_per_stage, 20);
+    assert_eq!(found.register_actions, 4);
+    // 1,932 entries: 161 for a job of 32 workers, 11 for one of 2, 21 for one of 4; the next 512 take blocks that the stage does not have.
+    assert_eq!((found.jobs, found.jobs_max, found.jobs_of_2, found.jobs_of_4), (12, 15, 175, 92));
+    let most = Profile { jobs: found.jobs_max, ..profile.clone() };
+    assert!(estimate(&most, Chip::Tofino1).is_ok());
+    let more = Profile { jobs: found.jobs_max + 1, ..profile.clone() };
+    assert!(estimate(&more, Chip::Tofino1).is_err());
+    let small = estimate(&Profile { lane_words: 32, workers: 16, ..profile.clone() }, Chip::Tofino1)
+        .expect("half the words");
+    assert_eq!(small.stages, 8);
+    let second = estimate(&profile, Chip::Tofino2).expect("more stages, fewer containers");
+    assert_eq!((second.stages, second.passes_last), (12, 1));
+    assert!((0..3).all(|i| second.containers[i] <= second.containers_of[i]), "{:?}", second.containers);
+    let folded = estimate(&Profile { lane_words: 256, ..profile }, Chip::Tofino1).expect("four pipes");
+    assert_eq!((folded.pipes, folded.passes, folded.passes_last), (4, 4, 11));
+}
+
+/// Stages, SRAM blocks, map RAMs, TCAM blocks, stateful units and bits of containers that p4c-barefoot 9.13.4 used; bfas assembled each.
+#[test]
+fn estimates_are_near_what_the_compiler_uses() {
+    let base = Profile::tofino();
+    let words = |lane_words| Profile { lane_words, ..base.clone() };
+    let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
+    let saturating = |profile| Profile { numerics: Numerics::Saturating, ..profile };
+    let ops = |lane_words, ops: &[LaneOp]| Profile { ops: ops.to_vec(), ..words(lane_words) };
+    let three = &[LaneOp::Sum, LaneOp::Min, LaneOp::Max];
+    let featured =
+        |profile| Profile { owners: true, trim_depth: 16, transit: 1024, priorities: 4, ..profile };
+    let cases = [
+        (base.clone(), Chip::Tofino1, [12, 229, 174, 157, 35, 3528]),
+        (words(70), Chip::Tofino1, [12, 247, 189, 169, 38, 3720]),
+        (words(32), Chip::Tofino1, [9, 132, 94, 93, 19, 2480]),
+        (featured(words(14)), Chip::Tofino1, [6, 93, 51, 65, 10, 2760]),
+        (base.clone(), Chip::Tofino2, [12, 226, 174, 154, 35, 3256]),
+        (words(84), Chip::Tofino2, [14, 286, 224, 194, 45, 3888]),
+        (Profile { jobs: 64, ..base.clone() }, Chip::Tofino2, [15, 238, 174, 222, 35, 3256]),
+        (Profile { slots: 16384, ..base.clone() }, Chip::Tofino2, [19, 629, 577, 154, 35, 3256]),
+        (tree(64), Chip::Tofino2, [14, 232, 177, 161, 36, 3376]),
+        (tree(80), Chip::Tofino2, [16, 280, 217, 191, 44, 3864]),
+        (ops(64, &[LaneOp::Max]), Chip::Tofino1, [12, 229, 174, 157, 35, 3560]),
+        (ops(62, &[LaneOp::Sum, LaneOp::Max]), Chip::Tofino1, [12, 224, 169, 157, 34, 3496]),
+        (ops(64, three), Chip::Tofino2, [12, 227, 174, 157, 35, 3256]),
+        (Profile { hierarchy: true, ..ops(64, three) }, Chip::Tofino2, [14, 233, 177, 195, 36, 3376]),
+        (saturating(words(56)), Chip::Tofino2, [20, 265, 182, 292, 59, 2992]),
+        (saturating(tree(48)), Chip::Tofino2, [20, 238, 161, 260, 52, 2840]),
+    ];
+    for (profile, chip, [stages, sram, map_rams, tcam, units, phv]) in cases {
+        let name = format!("{} words, {} slots, {}", profile.lane_words, profile.slots, chip.name());
+        let found = estimate(&profile, chip).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(found.stages.abs_diff(stages) <= 1, "{name}: {} stages", found.stages);
+        for (what, estimated, used) in [
+            ("SRAM", found.sram_blocks, sram),
+            ("map RAMs", found.map_rams, map_rams),
+            ("TCAM", found.tcam_blocks, tcam),
+            ("stateful units", found.stateful_units, units),
+            ("containers", found.phv_bits, phv),
+        ] {
+            assert!(estimated.abs_diff(used) * 5 <= used, "{name}: {estimated} of {what}, used {used}");
+        }
+    }
+}
+
+#[test]
+fn a_pass_costs_ports() {
+    let with = |lane_words, workers| Profile { lane_words, workers, ..Profile::tofino() };
+    let cost = |profile: Profile, chip| {
+        let found = estimate(&profile, chip).unwrap_or_else(|error| panic!("{error}"));
+        (found.pipes, found.passes, found.passes_last, found.recirculated, found.ports_for_hosts)
+    };
+    // One packet of each slot comes back for its other half.
+    assert_eq!(cost(with(64, 4), Chip::Tofino1), (1, 1, 2, 0.25, 0.8));
+    assert_eq!(cost(with(64, 4), Chip::Tofino2), (1, 1, 1, 0.0, 1.0));
+    // Two pipes: every packet once, and the last one three more passes on Tofino 1, one on Tofino 2.
+    assert_eq!(cost(with(128, 1), Chip::Tofino1), (2, 2, 5, 4.0, 0.2));
+    assert_eq!(cost(with(128, 1), Chip::Tofino2), (2, 2, 3, 2.0, 1.0 / 3.0));
+    assert_eq!(cost(with(256, 8), Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
+    let max = Profile { ops: vec![LaneOp::Max], ..with(256, 8) };
+    assert_eq!(cost(max, Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
+}
+
+#[test]
+fn what_cannot_fit_is_refused_with_its_limit() {
+    let refused = |change: fn(&mut Profile), chip| {
+        let mut profile = Profile::tofino();
+        change(&mut profile);
+        estimate(&profile, chip).expect_err("must not fit")
+    };
+    let words = refused(|p| p.lane_words = 352, Chip::Tofino1);
+    assert!(words.construct.contains("352 words") && words.limit.contains("280 words"), "{words}");
+    let slots = refused(|p| p.slots = 16384, Chip::Tofino1);
+    assert!(slots.construct.contains("16384 slots") && slots.limit.contains("map RAMs"), "{slots}");
+    let all = |p: &mut Profile| p.ops = LaneOps::WORDS.iter().collect();
+    let ops = refused(all, Chip::Tofino1);
+    assert!(ops.construct.contains("5 register actions") && ops.limit.contains('4'), "{ops}");
+    let with_and = |p: &mut Profile| p.ops = vec![LaneOp::Sum, LaneOp::Min, LaneOp::Max, LaneOp::And];
+    let ops = refused(with_and, Chip::Tofino2);
+    assert!(ops.construct.contains("5 register actions"), "{ops}");
+    let saturating = |p: &mut Profile| p.numerics = Numerics::Saturating;
+    let comparisons = refused(saturating, Chip::Tofino1);
+    assert!(comparisons.construct.contains("saturating"), "{comparisons}");
+    let jobs = refused(|p| p.jobs = 64, Chip::Tofino1);
+    assert!(jobs.limit.contains("job") && jobs.limit.contains("24"), "{jobs}");
+    assert!(jobs.limit.contains("--jobs "), "{jobs}");
+    let tree = refused(|p| p.hierarchy = true, Chip::Tofino1);
+    assert!(tree.construct.contains("hierarchy"), "{tree}");
+}
