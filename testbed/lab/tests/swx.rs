@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use netfold_io::{PortId, Received};
 use netfold_lab::differential::{Arrival, Sequence, Settings, Tally, compare};
+use netfold_lab::stf::{testgen, to_sequence};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::{Profile, named};
@@ -69,6 +70,29 @@ fn the_software_pipeline_and_the_interpreter_agree() {
     if number("DIFF_SEED").is_none() {
         assert!(total.reasons[Reason::Path as usize] > 0, "{total}");
     }
+}
+
+#[test]
+fn packets_of_p4testgen_pass_the_software_pipeline() {
+    const TESTS: u32 = 120;
+    if !testgen::is_present() {
+        println!("skipped: p4testgen is not on PATH (see p4.org)");
+        return;
+    }
+    let queues = named().into_iter().find(|named| named.name == "queues").expect("it has a name");
+    let profile = Profile { ops: vec![LaneOp::Sum], ..queues.profile };
+    let program = Arc::new(allreduce::program(&profile).expect("the profile is in range"));
+    let generated = testgen::generate(&program, TESTS).unwrap_or_else(|error| panic!("{error}"));
+    let mut total = Tally::default();
+    for (name, text, script) in &generated.scripts {
+        let sequence = to_sequence(script, &profile).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let pipeline = SwxPipeline::new(Arc::clone(&program)).expect("DPDK builds it");
+        let interpreted = InterpretedPipeline::new(Arc::clone(&program)).expect("the program is valid");
+        total += compare(&sequence, Box::new(pipeline), Box::new(interpreted))
+            .unwrap_or_else(|difference| panic!("{name}: {difference}\n{text}"));
+    }
+    println!("SWX, packets of P4Testgen: 0 differences; {total}");
+    assert!(total.packets > 50, "{total}");
 }
 
 /// Packets a second of a pipeline's ingress, in bursts, on this thread.

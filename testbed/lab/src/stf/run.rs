@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, FieldMatch, Replica, TableEntry};
 use netfold_p4::ir::{MatchKind, Program, RegisterKind, Table};
 use netfold_p4::p4info::{action_id, counter_id, table_id};
+use netfold_p4::profile::Profile;
 use netfold_switch::Pipeline;
 
 use super::sequence::bits;
@@ -57,6 +59,33 @@ impl fmt::Display for Failure {
 /// The first statement that names what the program has not, or that its tables refuse.
 pub fn run(script: &Script, program: &Program, pipeline: Box<dyn Pipeline>) -> Result<StfOutcome, RunError> {
     let mut sequence = Sequence::empty();
+    set_up(script, program, &mut sequence)?;
+    let refused =
+        |error: EntryError| RunError { line: 0, problem: format!("a table refuses an entry: {error}") };
+    let player = Player::new(pipeline, &sequence).map_err(refused)?;
+    Runner { program, player, expected: BTreeMap::new(), outcome: StfOutcome::default() }.play(script)
+}
+
+/// The script as a sequence for the profile's program: entries, groups and packets, without what it expects. Queues are empty.
+///
+/// # Errors
+///
+/// As [`run`]; line 0 when the profile is out of range.
+pub fn to_sequence(script: &Script, profile: &Profile) -> Result<Sequence, RunError> {
+    let program =
+        allreduce::program(profile).map_err(|error| RunError { line: 0, problem: error.to_string() })?;
+    let mut sequence = Sequence { profile: profile.clone(), ..Sequence::empty() };
+    set_up(script, &program, &mut sequence)?;
+    for (_, statement) in &script.statements {
+        if let Statement::Packet { port, bytes } = statement {
+            sequence.packets.push(Arrival { port: *port, bytes: bytes.clone(), queue_depth: 0 });
+        }
+    }
+    Ok(sequence)
+}
+
+/// The script's entries and groups.
+fn set_up(script: &Script, program: &Program, sequence: &mut Sequence) -> Result<(), RunError> {
     let mut nodes = Vec::new();
     for (line, statement) in &script.statements {
         let at = |problem: String| RunError { line: *line, problem };
@@ -74,10 +103,7 @@ pub fn run(script: &Script, program: &Program, pipeline: Box<dyn Pipeline>) -> R
             _ => {}
         }
     }
-    let refused =
-        |error: EntryError| RunError { line: 0, problem: format!("a table refuses an entry: {error}") };
-    let player = Player::new(pipeline, &sequence).map_err(refused)?;
-    Runner { program, player, expected: BTreeMap::new(), outcome: StfOutcome::default() }.play(script)
+    Ok(())
 }
 
 struct Runner<'a> {

@@ -1,68 +1,57 @@
-//! Packets that P4Testgen derives from the printed program: one for each path through it that it finds, with entries and the output that P4 prescribes.
-//!
-//! A test of P4Testgen is one packet to a switch without state. Registers are 0, and a packet to a multicast group is dropped, since there are no groups.
-//! So these tests cover the parser, checks, tables and the first contribution to a slot; what depends on earlier packets is for random sequences.
+//! Packets that P4Testgen derives from the printed programs, played to the interpreter, generated code and bmv2. `tests/swx.rs` plays them to DPDK's
+//! software pipeline.
 
-use std::fs;
-use std::process::Command;
 use std::sync::Arc;
 
-use netfold_lab::stf::{Script, run};
+use netfold_lab::bmv2::missing_tool;
+use netfold_lab::differential::{Bmv2Rig, compare};
+use netfold_lab::stf::testgen::{self, generate};
+use netfold_lab::stf::{Script, run, to_sequence};
+use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
-use netfold_p4::{allreduce, profile, v1model};
-use netfold_switch::{InterpretedPipeline, Pipeline, pipeline_for};
-use netfold_testkit::directory::TemporaryDirectory;
+use netfold_p4::profile::{self, Profile};
+use netfold_switch::{InterpretedPipeline, pipeline_for};
+use netfold_wire::LaneOp;
 
-const TOOL: &str = "p4testgen";
+/// Tests that are asked for, of each program.
+const TESTS: u32 = 120;
 
-/// Tests that are asked for.
-const TESTS: usize = 200;
+/// Of so many tests bmv2, which is programmed anew for each, plays one.
+const EVERY_BMV2: usize = 4;
 
-/// What P4Testgen writes for a program; `None` where it is absent.
-fn scripts(text: &str) -> Option<Vec<(String, String)>> {
-    if Command::new(TOOL).arg("--version").output().is_err() {
-        println!("skipped: {TOOL} is not on PATH (see p4.org)");
-        return None;
-    }
-    let dir = TemporaryDirectory::new("testgen");
-    let source = dir.path().join("program.p4");
-    fs::write(&source, text).unwrap();
-    let mut command = Command::new(TOOL);
-    command.args(["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "--test-backend", "STF"]);
-    command.args(["--seed", "1", "--max-tests", &TESTS.to_string(), "--out-dir"]).arg(dir.path());
-    let output = command.arg(&source).output().unwrap();
-    assert!(output.status.success(), "{TOOL}: {}", String::from_utf8_lossy(&output.stderr));
-    let files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-    let mut scripts: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "stf"))
-        .map(|path| (path.display().to_string(), unquoted(&fs::read_to_string(&path).unwrap())))
-        .collect();
-    scripts.sort();
-    Some(scripts)
+fn interpreter(program: &Program) -> Box<InterpretedPipeline> {
+    Box::new(InterpretedPipeline::new(Arc::new(program.clone())).unwrap())
 }
 
-/// The script without quotes around names, which scripts of ours need only around the names of counters.
-fn unquoted(text: &str) -> String {
-    text.replace('"', "")
-}
-
-/// Plays a script to the interpreter and to generated code, where there is any; returns packets, and outputs as expected.
-fn play(name: &str, text: &str, program: &Program) -> (u64, u64) {
-    let script = Script::parse(text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
-    let interpreter = InterpretedPipeline::new(Arc::new(program.clone())).unwrap();
-    let (fast, _) = pipeline_for(program).unwrap();
-    let outcomes = [Box::new(interpreter) as Box<dyn Pipeline>, fast].map(|pipeline| {
-        let outcome = run(&script, program, pipeline).unwrap_or_else(|error| panic!("{name}: {error}"));
+/// Plays a script to the interpreter and to generated code, where there is any, and compares counters and registers; returns packets, and outputs as
+/// expected.
+fn play(name: &str, text: &str, script: &Script, profile: &Profile) -> (u64, u64) {
+    let program = allreduce::program(profile).unwrap();
+    let fast = || pipeline_for(&program).unwrap().0;
+    let outcomes = [interpreter(&program), fast()].map(|pipeline| {
+        let outcome = run(script, &program, pipeline).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(outcome.failures.is_empty(), "{name}: {:?}\n{text}", outcome.failures);
         (outcome.packets, outcome.met)
     });
     assert_eq!(outcomes[0], outcomes[1], "{name}");
+    let sequence = to_sequence(script, profile).unwrap_or_else(|error| panic!("{name}: {error}"));
+    compare(&sequence, fast(), interpreter(&program))
+        .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
     outcomes[0]
+}
+
+/// The profiles: without outer headers, all paths; with them, and owners, classes, marks, trimming, forwarding and a parent, as many as are asked for.
+fn profiles() -> [(&'static str, Profile); 2] {
+    let small = profile::by_name("small").unwrap();
+    let queues = profile::by_name("queues").unwrap();
+    // In the queues of four classes packets overtake each other, and bmv2's are compared in order.
+    let queues = Profile { priorities: 1, ops: vec![LaneOp::Sum], ..queues };
+    [("small", small), ("queues", queues)]
 }
 
 #[test]
 fn scripts_in_the_form_of_p4testgen_are_played() {
-    let program = allreduce::program(&profile::by_name("small").unwrap()).unwrap();
+    let profile = profile::by_name("small").unwrap();
     let refused = "\
 # p4testgen seed: 1
 # Table IngressImpl.job
@@ -71,21 +60,43 @@ add \"IngressImpl.job\" 1 \"port\":0b**************** \"job\":0b0000000000101010
 packet 3 21800000002A0000000000000000000000000000000000000001000000000000
 expect 3 25800006002A0000000000000000000000000000000000000001000000000000$
 ";
-    let (packets, met) = play("a refused packet", &unquoted(refused), &program);
+    let (text, script) = testgen::read("a refused packet", refused).unwrap();
+    let (packets, met) = play("a refused packet", &text, &script, &profile);
     assert_eq!((packets, met), (1, 1));
 }
 
 #[test]
-fn packets_of_p4testgen_pass_interpreter_and_generated_code() {
-    let program = allreduce::program(&profile::by_name("small").unwrap()).unwrap();
-    let Some(scripts) = scripts(&v1model::print(&program).unwrap()) else { return };
-    assert!(scripts.len() > 10, "{} tests", scripts.len());
-    let (mut packets, mut met) = (0, 0);
-    for (name, text) in &scripts {
-        let (played, found) = play(name, text, &program);
-        packets += played;
-        met += found;
+fn packets_of_p4testgen_pass_every_software_target() {
+    if !testgen::is_present() {
+        println!("skipped: p4testgen is not on PATH (see p4.org)");
+        return;
     }
-    println!("{} tests of P4Testgen, {packets} packets, {met} outputs as expected", scripts.len());
-    assert!(met > 0, "a packet is replied to");
+    for (program, profile) in profiles() {
+        let generated = generate(&allreduce::program(&profile).unwrap(), TESTS).unwrap();
+        let (mut packets, mut met) = (0, 0);
+        for (name, text, script) in &generated.scripts {
+            let (played, found) = play(name, text, script, &profile);
+            packets += played;
+            met += found;
+        }
+        let [reached, all] = generated.statements;
+        println!(
+            "{program}: {} tests of P4Testgen, {reached} of {all} statements, {packets} packets, {met} outputs as expected",
+            generated.scripts.len()
+        );
+        assert!(generated.scripts.len() > 50 && met > 10, "{program}: {met} replies");
+        assert!(reached * 10 > all * 7, "{program}: {reached} of {all} statements");
+        if let Some(tool) = missing_tool() {
+            println!("skipped: {tool} is not on PATH (see p4.org)");
+            continue;
+        }
+        let mut rig = Bmv2Rig::start(&profile).unwrap();
+        let chosen = generated.scripts.iter().step_by(EVERY_BMV2);
+        for (name, text, script) in chosen.clone() {
+            let sequence = to_sequence(script, &profile).unwrap();
+            let oracle = interpreter(&allreduce::program(&profile).unwrap());
+            rig.play(&sequence, oracle).unwrap_or_else(|error| panic!("{name} on bmv2: {error}\n{text}"));
+        }
+        println!("{program}: {} of them on bmv2", chosen.count());
+    }
 }
