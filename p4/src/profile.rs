@@ -77,6 +77,9 @@ pub const fn entries_of_job(children: u32, parent: bool, bounded_loss: bool) -> 
 /// Maximum addresses for forwarding.
 pub const TRANSIT_MAX: u32 = 4096;
 
+/// Most slots of a profile: those that a packet can name.
+pub const SLOTS_MAX: u32 = 1 << 15;
+
 /// Slots of a hardware-shaped program.
 const SLOTS_HARDWARE: u32 = 1024;
 
@@ -194,7 +197,7 @@ impl Profile {
         if !(8..=4096).contains(&self.lane_words) {
             return bad("lane_words", self.lane_words, "8 to 4096");
         }
-        if !self.slots.is_power_of_two() || self.slots > 1 << 15 {
+        if !self.slots.is_power_of_two() || self.slots > SLOTS_MAX {
             return bad("slots", self.slots, "a power of two up to 32768");
         }
         if !(1..=JOBS_MAX).contains(&self.jobs) {

@@ -11,8 +11,8 @@ const TRIM: [u32; 2] = [2, 2];
 const SIGNS: [u32; 2] = [2, 1];
 const QUEUE: [u32; 2] = [1, 1];
 /// TCAM blocks that the verdict has in addition where the signs of an owner, or an output port, are among its keys.
-const VERDICT_OWNERS: u32 = 2;
-const VERDICT_TRANSIT: u32 = 1;
+const VERDICT_OWNERS: u32 = 1;
+const VERDICT_TRANSIT: u32 = 2;
 
 /// Resources of a profile's features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

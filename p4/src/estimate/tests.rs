@@ -52,6 +52,9 @@ fn estimates_are_near_what_the_compiler_uses() {
         (base.clone(), Chip::Tofino1, [12, 229, 174, 157, 35, 3528]),
         (words(70), Chip::Tofino1, [12, 247, 189, 169, 38, 3720]),
         (words(32), Chip::Tofino1, [9, 132, 94, 93, 19, 2480]),
+        (Profile { priorities: 4, ..words(70) }, Chip::Tofino1, [12, 248, 189, 170, 38, 3736]),
+        (Profile { owners: true, ..words(14) }, Chip::Tofino1, [6, 84, 49, 60, 10, 2760]),
+        (Profile { transit: 1024, ..words(14) }, Chip::Tofino1, [6, 84, 51, 59, 10, 2672]),
         (featured(words(14)), Chip::Tofino1, [6, 93, 51, 65, 10, 2760]),
         (base.clone(), Chip::Tofino2, [12, 226, 174, 154, 35, 3256]),
         (words(84), Chip::Tofino2, [14, 286, 224, 194, 45, 3888]),
@@ -59,6 +62,7 @@ fn estimates_are_near_what_the_compiler_uses() {
         (Profile { slots: 16384, ..base.clone() }, Chip::Tofino2, [19, 629, 577, 154, 35, 3256]),
         (tree(64), Chip::Tofino2, [14, 232, 177, 161, 36, 3376]),
         (tree(80), Chip::Tofino2, [16, 280, 217, 191, 44, 3864]),
+        (featured(tree(70)), Chip::Tofino2, [16, 267, 194, 218, 39, 3944]),
         (ops(64, &[LaneOp::Max]), Chip::Tofino1, [12, 229, 174, 157, 35, 3560]),
         (ops(62, &[LaneOp::Sum, LaneOp::Max]), Chip::Tofino1, [12, 224, 169, 157, 34, 3496]),
         (ops(64, three), Chip::Tofino2, [12, 227, 174, 157, 35, 3256]),
@@ -69,6 +73,15 @@ fn estimates_are_near_what_the_compiler_uses() {
     for (profile, chip, [stages, sram, map_rams, tcam, units, phv]) in cases {
         let name = format!("{} words, {} slots, {}", profile.lane_words, profile.slots, chip.name());
         let found = estimate(&profile, chip).unwrap_or_else(|error| panic!("{name}: {error}"));
+        println!(
+            "{name}: stages {}, SRAM {}, map RAMs {}, TCAM {}, units {}, containers {}",
+            found.stages,
+            found.sram_blocks,
+            found.map_rams,
+            found.tcam_blocks,
+            found.stateful_units,
+            found.phv_bits
+        );
         assert!(found.stages.abs_diff(stages) <= 1, "{name}: {} stages", found.stages);
         for (what, estimated, used) in [
             ("SRAM", found.sram_blocks, sram),

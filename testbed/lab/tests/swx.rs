@@ -9,7 +9,7 @@ use netfold_lab::differential::{Arrival, Sequence, Settings, Tally, compare};
 use netfold_lab::stf::{testgen, to_sequence};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
-use netfold_p4::profile::{Profile, named};
+use netfold_p4::profile::{Profile, SLOTS_MAX, named};
 use netfold_p4::refusal::PrintError;
 use netfold_switch::{Engine, InterpretedPipeline, Pipeline, pipeline_for};
 use netfold_switch_swx::{SwxPipeline, SwxPipelineError};
@@ -80,7 +80,7 @@ fn packets_of_p4testgen_pass_the_software_pipeline() {
         return;
     }
     let queues = named().into_iter().find(|named| named.name == "queues").expect("it has a name");
-    let profile = Profile { ops: vec![LaneOp::Sum], ..queues.profile };
+    let profile = Profile { slots: SLOTS_MAX, ops: vec![LaneOp::Sum], ..queues.profile };
     let program = Arc::new(allreduce::program(&profile).expect("the profile is in range"));
     let generated = testgen::generate(&program, TESTS).unwrap_or_else(|error| panic!("{error}"));
     let mut total = Tally::default();

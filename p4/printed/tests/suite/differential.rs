@@ -71,6 +71,8 @@ fn programs() -> Vec<(String, Chip, Profile)> {
             two,
             Profile { owners: true, ..queued(base.clone()) },
         ),
+        ("14 words, all of these", one, Profile { owners: true, ..queued(words(14)) }),
+        ("70 words, all of these, trees", two, Profile { owners: true, ..queued(tree(70)) }),
     ];
     list.into_iter()
         .map(|(name, chip, profile)| (format!("{name}, {}", chip.name()), chip, profile))

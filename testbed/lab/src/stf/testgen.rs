@@ -12,13 +12,16 @@ use netfold_p4::ir::Program;
 use netfold_p4::v1model;
 use netfold_testkit::directory::TemporaryDirectory;
 
-use super::{Script, StfError};
+use super::{Script, Statement, StfError};
 
 /// The tool.
 const TOOL: &str = "p4testgen";
 
 /// Ports of packets: what every target has.
 const PORTS: &str = "0:15";
+
+/// Bits of a port in v1model; the last drops a packet, and is none elsewhere.
+const PORT_MASK: u64 = 0x1ff;
 
 /// Bits of a packet: from an Ethernet header, so that every target takes it.
 const BITS: &str = "112:12000";
@@ -89,14 +92,27 @@ pub fn generate(program: &Program, tests: u32) -> Result<Generated, TestgenError
         if path.extension().is_some_and(|extension| extension == "stf") {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let (text, script) = read(&name, &fs::read_to_string(&path)?)?;
-            scripts.push((name, text, script));
+            if !drops_by_port(&script) {
+                scripts.push((name, text, script));
+            }
         }
     }
     scripts.sort_by(|(one, ..), (other, ..)| (one.len(), one).cmp(&(other.len(), other)));
     Ok(Generated { scripts, statements })
 }
 
-/// Reads a script of P4Testgen's, which has quotes around all names, ours only around those of counters. Returns the text as well.
+/// Whether an entry forwards to the port that drops.
+fn drops_by_port(script: &Script) -> bool {
+    script.statements.iter().any(|(_, statement)| match statement {
+        Statement::Add { params, .. } => {
+            params.iter().any(|(name, port)| name == "port" && *port == PORT_MASK)
+        }
+        _ => false,
+    })
+}
+
+/// Reads a script of P4Testgen's, which has quotes around all names, ours only around those of counters, and ports in actions of more bits than
+/// v1model has, which sends to the lower 9. Returns the text as well.
 ///
 /// # Errors
 ///
@@ -104,7 +120,15 @@ pub fn generate(program: &Program, tests: u32) -> Result<Generated, TestgenError
 pub fn read(name: &str, text: &str) -> Result<(String, Script), TestgenError> {
     let text = text.replace('"', "");
     match Script::parse(&text) {
-        Ok(script) => Ok((text, script)),
+        Ok(mut script) => {
+            for (_, statement) in &mut script.statements {
+                if let Statement::Add { params, .. } = statement {
+                    let ports = params.iter_mut().filter(|(name, _)| name == "port");
+                    ports.for_each(|(_, port)| *port &= PORT_MASK);
+                }
+            }
+            Ok((text, script))
+        }
         Err(source) => Err(TestgenError::Script { name: name.to_owned(), text, source }),
     }
 }
