@@ -297,7 +297,7 @@ fn fit(
             format!(
                 "a pipe has {}; lanes begin in stage {}, and {resource}{table}",
                 limits.stages,
-                layout.front() + job - 1
+                layout.front() + layout.features.stages + job - 1
             ),
         ));
     }
@@ -477,6 +477,7 @@ impl PipeLayout<'_> {
 
     /// The registers in their stages, and the stages used; all are later by `later` stages of the job table.
     fn registers(&self, entries: u32, later: u32) -> (Vec<RegisterCost>, u32) {
+        let later = later + self.features.stages;
         let lane_registers = self.lane_registers();
         let per_stage = self.registers_per_stage(entries);
         let lane_stages = lane_registers.div_ceil(per_stage);

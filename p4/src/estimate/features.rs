@@ -21,6 +21,8 @@ pub(super) struct Features {
     pub(super) tcam: u32,
     /// SRAM blocks.
     pub(super) sram: u32,
+    /// Stages before the registers: in programs for trees the compiler places the table of addresses behind the job table, otherwise beside it.
+    pub(super) stages: u32,
     /// Whether egress parses whole packets.
     pub(super) whole: bool,
 }
@@ -40,6 +42,8 @@ impl Features {
         add(profile.owners, SIGNS);
         add(profile.owners, [VERDICT_OWNERS, exact(profile.receiver_table_size())]);
         add(profile.transit > 0, [VERDICT_TRANSIT, exact(profile.transit)]);
-        Self { tcam, sram, whole: profile.owners || profile.trim_depth > 0 || profile.transit > 0 }
+        let forwards = profile.transit > 0;
+        let stages = u32::from(forwards && profile.hierarchy);
+        Self { tcam, sram, stages, whole: profile.owners || profile.trim_depth > 0 || forwards }
     }
 }
