@@ -245,6 +245,17 @@ impl Stall {
         now.saturating_sub(self.began)
     }
 
+    /// When the last result before it came.
+    pub(crate) fn began(&self) -> Duration {
+        self.began
+    }
+
+    /// The cause, as far as it is known; `state` is that of each rank.
+    pub(crate) fn cause_known(&self, now: Duration, state: &dyn Fn(u16) -> MemberState) -> String {
+        let chunks = self.slots().incomplete(self.oldest_reported(), &self.switches);
+        self.conclusion(now, &chunks, state)
+    }
+
     /// The slots to read, counted from the job's first: those of the class from shortly before the oldest outstanding chunk on.
     pub(crate) fn range(&self) -> (u32, u32) {
         let slots = self.class_slots();

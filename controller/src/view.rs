@@ -81,6 +81,8 @@ pub struct JobView {
     pub traffic: Option<TrafficView>,
     /// What slows it down.
     pub findings: Vec<Finding>,
+    /// Its last stalls and those of its groups, at most [`STALLS_MAX`]: those that last, then those that are over, the newest first.
+    pub stalls: Vec<StallView>,
     /// Its communication pattern, as its workers measure it; once there is one. Not that of its groups.
     pub pattern: Option<PatternView>,
     /// How its workers use their paths, where they have several UDP ports; once they have reported it. Not those of its groups.
@@ -95,6 +97,26 @@ pub struct JobView {
     pub trees: Vec<TreeView>,
     /// Its groups that form or run, by name.
     pub groups: Vec<GroupView>,
+}
+
+/// Most stalls in a [`JobView`].
+pub const STALLS_MAX: usize = 4;
+
+/// A stall of a tree of a job: what its [flight record](crate::flight_record::FlightRecord) begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StallView {
+    /// The job's group; empty for the job itself.
+    pub group: String,
+    /// Which tree.
+    pub tree: u8,
+    /// Unix time of the last result before it, in milliseconds.
+    pub began_ms: u64,
+    /// Unix time of what this says, in milliseconds: of its end, if it is over.
+    pub as_of_ms: u64,
+    /// How it ended; nothing while it lasts.
+    pub ended: Option<String>,
+    /// The cause, as far as it is known.
+    pub conclusion: String,
 }
 
 /// The membership of a resizable job.

@@ -87,6 +87,7 @@ impl Coordinator {
             band,
             traffic,
             findings,
+            stalls: self.stalls_view(name),
             pattern: self.pattern_view(name),
             paths: self.paths_view(name),
             schedule: self.schedule_of(name),

@@ -5,6 +5,7 @@ use crate::executor::SwitchTask;
 use crate::flight_record::{FlightRecord, MemberState, Reading, Stall, SwitchReading};
 use crate::jobs::{ActiveTree, JobEvent, Presence, TreePhase};
 use crate::record::JobName;
+use crate::view::{STALLS_MAX, StallView};
 use netfold_control::StallReport;
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,19 +187,42 @@ impl Coordinator {
         ended: Option<&str>,
         lost: &[u16],
     ) -> FlightRecord {
-        let state = |rank: u16| match active.members.get(&rank) {
-            _ if lost.contains(&rank) => MemberState::Lost,
-            Some(Presence::Here(_)) => MemberState::Here,
-            Some(Presence::Away(_)) => MemberState::Away,
-            None if active.left.contains(&rank) => MemberState::Left,
-            None => MemberState::Lost,
-        };
-        let unix_ms = |at: Duration| {
-            let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-            self.config.unix_s.saturating_mul(1000).saturating_add(at)
-        };
+        let state = |rank: u16| member_state(active, rank, lost);
         let place = (active.name.group.as_str(), active.name.tree);
-        stall.record(self.now, ended, place, &state, &unix_ms)
+        stall.record(self.now, ended, place, &state, &|at| self.unix_ms(at))
+    }
+
+    fn unix_ms(&self, at: Duration) -> u64 {
+        let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        self.config.unix_s.saturating_mul(1000).saturating_add(at)
+    }
+
+    /// The last stalls of a job and its groups: those that last, then those that are over, the newest first.
+    pub(super) fn stalls_view(&self, name: &JobName) -> Vec<StallView> {
+        let open = self.trees_with_groups(name).filter_map(|(_, named)| match named {
+            Named::Active(job) => self.active.get(&job),
+            Named::Forming(_) => None,
+        });
+        let open = open.filter_map(|active| {
+            let stall = active.stalls.open.as_deref()?;
+            Some(StallView {
+                group: active.name.group.clone(),
+                tree: active.name.tree,
+                began_ms: self.unix_ms(stall.began()),
+                as_of_ms: self.unix_ms(self.now),
+                ended: None,
+                conclusion: stall.cause_known(self.now, &|rank| member_state(active, rank, &[])),
+            })
+        });
+        let over = self.flight_records.of(name).map(|record| StallView {
+            group: record.group.clone(),
+            tree: record.tree,
+            began_ms: record.began_ms,
+            as_of_ms: record.as_of_ms,
+            ended: record.ended.clone(),
+            conclusion: record.conclusion.clone(),
+        });
+        open.chain(over).take(STALLS_MAX).collect()
     }
 
     /// What is known of a job's stalls and those of its groups, the newest first; nothing if there is no such job.
@@ -216,5 +240,16 @@ impl Coordinator {
             .filter_map(|active| Some(self.record_of(active, active.stalls.open.as_deref()?, None, &[])));
         let records: Vec<_> = open.chain(self.flight_records.of(name).cloned()).collect();
         (!records.is_empty() || self.view_job(name).is_some()).then_some(records)
+    }
+}
+
+/// What is known of a member of a tree; `lost` are ranks that are lost.
+fn member_state(active: &ActiveTree, rank: u16, lost: &[u16]) -> MemberState {
+    match active.members.get(&rank) {
+        _ if lost.contains(&rank) => MemberState::Lost,
+        Some(Presence::Here(_)) => MemberState::Here,
+        Some(Presence::Away(_)) => MemberState::Away,
+        None if active.left.contains(&rank) => MemberState::Left,
+        None => MemberState::Lost,
     }
 }

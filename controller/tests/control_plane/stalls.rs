@@ -11,7 +11,7 @@ use netfold_controller::flight_record::FlightRecord;
 use netfold_controller::jobs::JobEvent;
 use netfold_controller::record::{JobName, StoredRecords};
 use netfold_controller::topology::Topology;
-use netfold_controller::view::{SnapshotScope, StallReportCounters};
+use netfold_controller::view::{STALLS_MAX, SnapshotScope, StallReportCounters, StallView};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::time::Duration;
@@ -116,6 +116,45 @@ fn a_rank_that_is_silent_is_named_while_the_job_runs_and_after_its_end() {
     assert!(ended.ended.as_ref().is_some_and(|how| how.contains("sent no heartbeat")), "{ended:?}");
     assert!(ended.conclusion.starts_with("rank 1 has not contributed"), "{}", ended.conclusion);
     assert_eq!((ended.ranks[1].state, ended.ranks[0].state), ("lost", "here"));
+    bench.finish();
+}
+
+/// What the views of a job say of its stalls must be what its records say.
+fn agree(bench: &mut Bench, job: &str) -> Vec<StallView> {
+    let records = explain(bench, job);
+    let name = JobName { tenant: String::new(), job: job.into() };
+    let stalls = bench.coordinator.view_job(&name).expect("the job is known").stalls;
+    assert_eq!(stalls.len(), records.len().min(STALLS_MAX));
+    for (stall, record) in stalls.iter().zip(&records) {
+        assert_eq!((stall.began_ms, stall.as_of_ms), (record.began_ms, record.as_of_ms));
+        assert_eq!((&stall.group, stall.tree), (&record.group, record.tree));
+        assert_eq!((&stall.ended, &stall.conclusion), (&record.ended, &record.conclusion));
+    }
+    stalls
+}
+
+#[test]
+fn views_of_a_job_have_its_last_stalls() {
+    let mut bench = bench();
+    let members = bench.start("demo", 2, 5000);
+    let (first, slots) = stream(&bench, members[0]);
+    fill(&bench.fake, (0, slots), first, 0b01);
+    assert_eq!(agree(&mut bench, "demo"), []);
+    for stall in 1..=STALLS_MAX as u32 + 2 {
+        // Records of a tree are apart; the time doubles with each.
+        beat(&mut bench, &members, 2 << (4 + stall));
+        say(&mut bench, members[0], report(first));
+        bench.run_tasks();
+        beat(&mut bench, &members, 1);
+        let lasts = agree(&mut bench, "demo");
+        assert_eq!(lasts.len(), (stall as usize).min(STALLS_MAX));
+        assert!(lasts[0].ended.is_none() && lasts[0].conclusion.starts_with("rank 1 has not contributed"));
+        assert!(lasts[1..].iter().all(|stall| stall.ended.is_some()), "{lasts:?}");
+        let results = MemberCounters { results_received: stall.into(), ..MemberCounters::default() };
+        bench.say(members[0], SessionRequest::Alive { counters: Some(results) });
+        beat(&mut bench, &members, 1);
+        assert!(agree(&mut bench, "demo")[0].ended.is_some(), "it has results again");
+    }
     bench.finish();
 }
 

@@ -12,7 +12,7 @@ use tokio_stream::StreamExt as _;
 
 use super::remote::{
     Client, ControllerOptions, Table, clock, counted, event_value, full_name, goodput, job_value, limit,
-    mode_word, parse_name, retransmissions, since, state_word,
+    mode_word, parse_name, retransmissions, since, stall_title, state_word, wrapped,
 };
 use crate::error::CliError;
 use crate::lifetime::Stop;
@@ -335,6 +335,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     pattern(output, job)?;
     paths(output, job)?;
     findings(output, &job.findings)?;
+    stalls(output, job)?;
     if !job.last.is_empty() {
         output.line(format_args!("  last      {}", job.last))?;
     }
@@ -422,7 +423,7 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
         }
     }
     for (heading, text) in [("schedule", &job.schedule), ("placement", &job.placement)] {
-        for (at, line) in lines_of(text).iter().enumerate() {
+        for (at, line) in wrapped(text, COLUMNS_MAX).iter().enumerate() {
             output.line(format_args!("  {:<10}{line}", if at == 0 { heading } else { "" }))?;
         }
     }
@@ -467,20 +468,23 @@ fn paths(output: &Output, job: &v1::Job) -> Result<(), CliError> {
     }
 }
 
-/// A text in lines that fit beside a heading.
-fn lines_of(text: &str) -> Vec<String> {
-    const COLUMNS_MAX: usize = 86;
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < COLUMNS_MAX) {
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.to_owned()),
+/// Characters of a line beside a heading.
+const COLUMNS_MAX: usize = 86;
+
+/// Prints its last stalls.
+fn stalls(output: &Output, job: &v1::Job) -> Result<(), CliError> {
+    for stall in &job.stalls {
+        output.line(format_args!("  stalled   {}", stall_title(stall)))?;
+        for line in wrapped(&stall.conclusion, COLUMNS_MAX) {
+            let tone = if stall.ended.is_empty() { output.paint(Tone::Bad, &line) } else { line };
+            output.line(format_args!("            {tone}"))?;
         }
     }
-    lines
+    if job.stalls.is_empty() {
+        return Ok(());
+    }
+    let name = full_name(job.name.as_ref());
+    output.line(format_args!("            netfold job explain {name} prints what is known of it"))
 }
 
 /// Prints what slows a job or a group down.
@@ -602,21 +606,4 @@ fn show(output: &Output, event: &v1::Event) -> Result<(), CliError> {
     output.event(&event_value(event))?;
     // Messages are sentences that name their subject.
     output.line(format_args!("{}  {:<16} {}", clock(event.at_ms), event.kind, event.message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lines_of;
-
-    #[test]
-    fn long_texts_have_several_lines() {
-        assert!(lines_of("").is_empty());
-        assert_eq!(lines_of("a few words"), ["a few words"]);
-        let text = "word ".repeat(40);
-        let lines = lines_of(&text);
-        assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= 86), "{lines:?}");
-        assert_eq!(lines.join(" "), text.trim());
-        let long = "x".repeat(200);
-        assert_eq!(lines_of(&format!("a {long} b")), ["a", &long, "b"]);
-    }
 }

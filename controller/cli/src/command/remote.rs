@@ -104,6 +104,7 @@ pub(super) fn job_value(job: &v1::Job) -> Value {
             "first": band.first, "classes": band.classes, "dscp": band.dscp,
         })),
         "traffic": job.traffic.map(traffic_value), "findings": findings_value(&job.findings),
+        "stalls": job.stalls.iter().map(stall_value).collect::<Vec<_>>(),
         "pattern": job.pattern.map(pattern_value), "schedule": Some(&job.schedule).filter(|text| !text.is_empty()),
         "paths": job.paths.as_ref().map(paths_value),
         "placement": Some(&job.placement).filter(|text| !text.is_empty()),
@@ -185,6 +186,36 @@ fn findings_value(findings: &[v1::Finding]) -> Vec<Value> {
     findings.iter().map(value).collect()
 }
 
+fn stall_value(stall: &v1::Stall) -> Value {
+    json!({
+        "group": stall.group, "tree": stall.tree, "began_ms": stall.began_ms, "as_of_ms": stall.as_of_ms,
+        "ended": stall.ended, "conclusion": stall.conclusion,
+    })
+}
+
+/// A stall for people: where it is, and how long it has lasted.
+pub(super) fn stall_title(stall: &v1::Stall) -> String {
+    let group = if stall.group.is_empty() { String::new() } else { format!("group '{}', ", stall.group) };
+    let lasts = stall.as_of_ms.saturating_sub(stall.began_ms) as f64 / 1e3;
+    let end = if stall.ended.is_empty() { "" } else { ", is over" };
+    format!("{group}tree {}, from {} on, for {lasts:.1} s{end}", stall.tree, clock(stall.began_ms))
+}
+
+/// A text in lines of at most so many characters, but for longer words.
+pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.chars().count() + word.chars().count() < columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn tree_value(tree: &v1::Tree) -> Value {
     let places: Vec<Value> = tree.places.iter().map(|place| json!({
         "switch": place.switch, "parent": place.parent, "first_slot": place.first_slot, "slots": place.slots,
@@ -254,4 +285,21 @@ pub(super) fn event_value(event: &v1::Event) -> Value {
         "job": full_name(event.job.as_ref()), "group": event.group, "switch": event.switch, "epoch": event.epoch,
         "reason": event.reason, "message": event.message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn long_texts_have_several_lines() {
+        assert!(wrapped("", 86).is_empty());
+        assert_eq!(wrapped("a few words", 86), ["a few words"]);
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text, 86);
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= 86), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+        let long = "x".repeat(200);
+        assert_eq!(wrapped(&format!("a {long} b"), 86), ["a", &long, "b"]);
+    }
 }

@@ -130,7 +130,7 @@ fn quit_requested() -> Result<bool, CliError> {
 
 /// A frame as text, with as many lines as it needs.
 fn text(scene: &Scene) -> Result<String, CliError> {
-    let height = scene.height().min(HEIGHT_MAX);
+    let height = scene.height(WIDTH).min(HEIGHT_MAX);
     let backend = TestBackend::new(WIDTH, height);
     let failed = |_| CliError::Output(io::Error::other("cannot draw a frame"));
     let mut terminal = Terminal::new(backend).map_err(failed)?;

@@ -3,7 +3,7 @@
 use netfold_testkit::wait::poll_state;
 use serde_json::{Value, json};
 
-use crate::controller::{dev, wait_for};
+use crate::controller::{dev, one, wait_for};
 use crate::documentation::keys;
 use crate::process::{Process, netfold, number, run, text};
 
@@ -78,8 +78,24 @@ fn a_worker_that_is_stopped_is_named_with_the_chunk_that_it_holds_up() {
         assert!(shown.contains(part), "no '{part}' in\n{shown}");
     }
 
+    // The description of the job begins with the same.
+    let described = one(&format!("job describe red/train --controller {grpc}"));
+    let stall = &described["stalls"][0];
+    for key in ["began_ms", "as_of_ms", "ended", "conclusion", "tree", "group"] {
+        assert_eq!(stall[key], ended[key], "{described}");
+    }
+    let shown = netfold(&format!("job describe red/train --controller {grpc}")).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for part in [
+        "  stalled   tree 0, from ",
+        "            rank 2 has not contributed",
+        "netfold job explain red/train",
+    ] {
+        assert!(shown.contains(part), "no '{part}' in\n{shown}");
+    }
+
     let mut names = std::collections::BTreeSet::new();
-    [&before, &ended].into_iter().for_each(|line| keys(line, &mut names));
+    [&before, &ended, stall].into_iter().for_each(|line| keys(line, &mut names));
     names.remove("event");
     let unknown: Vec<&String> = names.iter().filter(|name| !PAGE.contains(&format!("`{name}`"))).collect();
     assert!(names.len() > 25 && unknown.is_empty(), "not in docs/controller.md: {unknown:?}");

@@ -120,6 +120,31 @@ pub struct Job {
     /// How its workers use their paths, where they have several UDP ports; not set before they have reported it.
     #[prost(message, optional, tag = "18")]
     pub paths: ::core::option::Option<Paths>,
+    /// Its last stalls and those of its groups, at most 4: those that last, then those that are over, the newest first.
+    #[prost(message, repeated, tag = "19")]
+    pub stalls: ::prost::alloc::vec::Vec<Stall>,
+}
+/// A stall of a tree of a job; `Explain` has the rest.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Stall {
+    /// The job's group; empty for the job itself.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// Which tree.
+    #[prost(uint32, tag = "2")]
+    pub tree: u32,
+    /// Unix time of the last result before it, in milliseconds.
+    #[prost(uint64, tag = "3")]
+    pub began_ms: u64,
+    /// Unix time of what this says, in milliseconds: of its end, if it is over.
+    #[prost(uint64, tag = "4")]
+    pub as_of_ms: u64,
+    /// How it ended; empty while it lasts.
+    #[prost(string, tag = "5")]
+    pub ended: ::prost::alloc::string::String,
+    /// The cause, as far as it is known: one sentence or two.
+    #[prost(string, tag = "6")]
+    pub conclusion: ::prost::alloc::string::String,
 }
 /// How the workers of a job use their paths.
 #[derive(Clone, PartialEq, ::prost::Message)]

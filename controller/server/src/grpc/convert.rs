@@ -5,8 +5,8 @@ use netfold_control::{Band, Iteration, MemberCounters, Mode};
 use netfold_controller::record::{self, JobName, JobSpec, JobState, Quota};
 use netfold_controller::view::{
     AccessView, AvoidedPathView, ControllerEvent, Finding, GroupView, JobView, LinkJobView, LinkTraffic,
-    LinkView, MemberView, MembershipView, PathsView, PatternView, PlaceView, RangeView, SwitchView,
-    TenantView, TrafficView, TreeView,
+    LinkView, MemberView, MembershipView, PathsView, PatternView, PlaceView, RangeView, StallView,
+    SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_wire::Dscp;
 use tonic::Status;
@@ -130,6 +130,7 @@ pub(super) fn job(job: JobView) -> v1::Job {
         band: job.band.map(band),
         traffic: job.traffic.map(traffic),
         findings: job.findings.into_iter().map(finding).collect(),
+        stalls: job.stalls.into_iter().map(stall).collect(),
         pattern: job.pattern.map(pattern),
         schedule: job.schedule.unwrap_or_default(),
         placement: job.placement.unwrap_or_default(),
@@ -137,6 +138,12 @@ pub(super) fn job(job: JobView) -> v1::Job {
         paths: job.paths.map(paths),
         groups: job.groups.into_iter().map(group).collect(),
     }
+}
+
+fn stall(stall: StallView) -> v1::Stall {
+    let StallView { group, tree, began_ms, as_of_ms, ended, conclusion } = stall;
+    let ended = ended.unwrap_or_default();
+    v1::Stall { group, tree: tree.into(), began_ms, as_of_ms, ended, conclusion }
 }
 
 fn membership(membership: MembershipView) -> v1::Membership {

@@ -243,6 +243,14 @@ function jobRow(name) {
   return row;
 }
 
+const lasting = (job) => job.stalls.filter((stall) => stall.ended === null);
+
+// The state of a job, and whether it advances.
+function jobState(job) {
+  if (lasting(job).length > 0) return "stalled";
+  return job.findings.length > 0 ? "slowed" : job.state;
+}
+
 function fillJobRow(row, job) {
   const name = jobName(job.name);
   const places = job.trees.flatMap((tree) => tree.places);
@@ -250,13 +258,13 @@ function fillJobRow(row, job) {
   const switches = [...new Set(places.map((place) => place.switch))].join(", ");
   const traffic = job.traffic;
   const texts = [
-    null, null, job.findings.length ? "slowed" : job.state, job.spec.world, traffic ? bytesPerSecond(traffic.goodput) : "\u2013", null,
+    null, null, jobState(job), job.spec.world, traffic ? bytesPerSecond(traffic.goodput) : "\u2013", null,
     traffic ? percent(traffic.retransmission_ratio) : "\u2013", job.spec.mode, job.spec.trees, count(slots), job.epoch, switches,
   ];
   texts.forEach((text, index) => {
     if (text !== null) row.cells[index].textContent = String(text);
   });
-  row.cells[2].className = job.findings.length ? "slowed" : job.state;
+  row.cells[2].className = jobState(job);
   const line = courseLine(name, { x: 1, y: 1, width: 118, height: 18 }, greatest(name));
   row.querySelector("svg").replaceChildren(...(line ? [line] : []));
 }
@@ -322,10 +330,30 @@ function drawJob(snapshot) {
   const groups = job.groups.flatMap((group) => group.findings.map((finding) => `group ${group.group}: ${finding.text}`));
   const texts = [...job.findings.map((finding) => finding.text), ...groups];
   at("findings").replaceChildren(...texts.map((text) => element("li", "", text)));
+  drawStalls(job);
   at("pattern").textContent = patternText(job);
   at("paths").textContent = job.paths ? pathsText(job.paths) : "";
   drawGoodput(job);
   drawTrees(job);
+}
+
+const timeOfDay = (unix_ms) => new Date(unix_ms).toISOString().slice(11, 19);
+
+// The beginning of what `netfold job explain` prints of each stall.
+function stallText(stall) {
+  const group = stall.group ? `group ${stall.group}, ` : "";
+  const lasts = `${((stall.as_of_ms - stall.began_ms) / 1000).toFixed(1)} s`;
+  const began = `${timeOfDay(stall.began_ms)} UTC`;
+  const when = stall.ended === null ? `since ${began}, for ${lasts}` : `from ${began} on, for ${lasts}; over: ${stall.ended}`;
+  return `${group}tree ${stall.tree} stalled ${when}. Cause: ${stall.conclusion}`;
+}
+
+function drawStalls(job) {
+  at("stalls").replaceChildren(
+    ...job.stalls.map((stall) => element("li", stall.ended === null ? "lasts" : "over", stallText(stall))),
+  );
+  at("explain").hidden = job.stalls.length === 0;
+  at("explain-command").textContent = `netfold job explain ${jobName(job.name)}`;
 }
 
 function patternText(job) {

@@ -66,6 +66,29 @@ fn stalls_of_jobs_are_explained() {
 }
 
 #[test]
+fn a_description_has_the_last_stalls() {
+    let served = Served::open(Plane::stalled("rank 1 is stopped"));
+    run(async {
+        let mut jobs = JobsClient::new(channel(&served).await);
+        let request = v1::DescribeJobRequest { name: name("red", "train") };
+        let stalls = jobs.describe(request).await.unwrap().into_inner().stalls;
+        let lasts = v1::Stall {
+            group: String::new(),
+            tree: 1,
+            began_ms: 61_005,
+            as_of_ms: 63_305,
+            ended: String::new(),
+            conclusion: "rank 1 is stopped".into(),
+        };
+        assert_eq!(stalls[0], lasts);
+        let over = (stalls[1].group.as_str(), stalls[1].ended.as_str(), stalls.len());
+        assert_eq!(over, ("pipeline", "the job has results again", 2));
+        let listed = jobs.list(v1::ListJobsRequest::default()).await.unwrap().into_inner();
+        assert_eq!(listed.jobs[0].stalls, stalls, "netfold top lists jobs");
+    });
+}
+
+#[test]
 fn jobs_are_declared_described_ended_and_forgotten() {
     let served = Served::open(Plane::populated());
     run(async {

@@ -395,6 +395,38 @@ fn names_from_tenants_are_texts() {
 }
 
 #[test]
+fn a_stall_is_explained_at_its_job_and_the_cause_is_a_text() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let cause = "rank 1 has not contributed: <img src=x onerror=alert(1)></li><script>alert(1)</script>";
+    let served = Served::open(Plane::stalled(cause));
+    let mut page = Browser::open(&browser, "stalls", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for("document.body.dataset.drawn === '1750000000000'");
+    let state = "document.querySelector('#jobs tbody tr').cells[2].textContent";
+    assert_eq!(page.evaluate(state), "stalled");
+    let texts = "[...document.querySelectorAll('#stalls li')].map((line) => line.className + ': ' + line.textContent)";
+    let lasts = format!("lasts: tree 1 stalled since 00:01:01 UTC, for 2.3 s. Cause: {cause}");
+    let over = format!(
+        "over: group pipeline, tree 1 stalled from 01:00:05 UTC on, for 2.3 s; over: the job has results again. Cause: {cause}"
+    );
+    assert_eq!(page.evaluate(texts), json!([lasts, over]));
+    assert_eq!(page.evaluate("document.querySelectorAll('img, body script').length"), 0);
+    let command = page.evaluate("document.querySelector('#explain').innerText");
+    assert!(command.as_str().unwrap().ends_with("netfold job explain red/train"), "{command}");
+    // Only the lasting one makes the job stall; without any, nothing of it is shown.
+    page.evaluate(
+        "draw({ ...latest, jobs: latest.jobs.map((job) => ({ ...job, stalls: job.stalls.slice(1) })) })",
+    );
+    assert_eq!(page.evaluate(state), "slowed");
+    page.evaluate("draw({ ...latest, jobs: latest.jobs.map((job) => ({ ...job, stalls: [] })) })");
+    let hidden =
+        "document.querySelector('#explain').hidden && document.querySelectorAll('#stalls li').length === 0";
+    assert_eq!(page.evaluate(hidden), true);
+}
+
+#[test]
 fn a_screenshot_shows_the_page() {
     let Some(browser) = browser() else {
         println!("skipped: no chromium");

@@ -11,8 +11,8 @@ use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
     AccessView, AvoidedPathView, ControllerEvent, Finding, FindingKind, JobView, LinkJobView, LinkTraffic,
-    LinkView, MemberView, PathsView, PlaceView, RangeView, Snapshot, StallReportCounters, SwitchView,
-    TenantView, TrafficView, TreeView,
+    LinkView, MemberView, PathsView, PlaceView, RangeView, Snapshot, StallReportCounters, StallView,
+    SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -123,6 +123,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             members: vec![member(0, "leaf1"), member(1, "leaf1"), member(2, "leaf2"), member(3, "leaf2")],
         }],
         findings: vec![LATE],
+        stalls: Vec::new(),
         pattern: None,
         paths: Some(PathsView {
             udp_ports: 16,
@@ -164,6 +165,21 @@ impl Plane {
     /// One tenant with a running job of that name.
     pub(crate) fn named(job: &str) -> Self {
         Self::with([running(name("red", job), 0, "spine1")], [tenant("red", RED)])
+    }
+
+    /// One tenant with a job that stalls and has stalled before, for such a cause.
+    pub(crate) fn stalled(cause: &str) -> Self {
+        let stall = |began_ms: u64, ended: Option<&str>| StallView {
+            group: if ended.is_some() { "pipeline".into() } else { String::new() },
+            tree: 1,
+            began_ms,
+            as_of_ms: began_ms + 2_300,
+            ended: ended.map(str::to_owned),
+            conclusion: cause.into(),
+        };
+        let stalls = vec![stall(61_005, None), stall(3_605_000, Some("the job has results again"))];
+        let job = JobView { stalls, ..running(name("red", "train"), 0, "spine1") };
+        Self::with([job], [tenant("red", RED)])
     }
 
     pub(crate) fn with(

@@ -10,7 +10,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
 use super::super::remote::{
-    clock, counted, full_name, goodput, mode_word, percent, retransmissions, since, state_word,
+    clock, counted, full_name, goodput, mode_word, percent, retransmissions, since, stall_title, state_word,
+    wrapped,
 };
 use crate::size::{bytes_per_second, grouped};
 
@@ -23,6 +24,10 @@ const COLOURS: [Color; 6] =
 
 /// Most links shown: those with the most traffic.
 const LINKS_MAX: usize = 12;
+
+/// Most jobs whose stalls are shown, and most lines of each.
+const STALLED_MAX: usize = 3;
+const STALL_LINES_MAX: usize = 4;
 
 /// Least number of lines for events, and their number in a frame printed as text.
 const EVENT_LINES: u16 = 3;
@@ -40,10 +45,43 @@ pub(super) struct Scene {
 
 impl Scene {
     /// Lines that the whole frame takes.
-    pub(super) fn height(&self) -> u16 {
-        let rows = self.switches.len().max(1) + self.jobs.len().max(1) + self.links_shown().max(1);
+    pub(super) fn height(&self, width: u16) -> u16 {
+        let stalls = match self.stall_lines(width).len() {
+            0 => 0,
+            lines => lines + 2,
+        };
+        let rows = self.switches.len().max(1) + self.jobs.len().max(1) + self.links_shown().max(1) + stalls;
         // A title, and two borders and a heading of each part.
         u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(1 + 3 + 3 + 3 + 2 + EVENT_LINES)
+    }
+
+    /// What is known of the jobs that stall, in lines for a frame of that width; nothing if there are none.
+    fn stall_lines(&self, width: u16) -> Vec<Line<'static>> {
+        let stalled: Vec<_> = self.jobs.iter().filter_map(|job| Some((job, lasting_stall(job)?))).collect();
+        let bad = Style::new().fg(Color::Red);
+        let mut lines = Vec::new();
+        for (job, stall) in stalled.iter().take(STALLED_MAX) {
+            let name = full_name(job.name.as_ref());
+            let text = format!("{name}, {}: {}", stall_title(stall), stall.conclusion);
+            // There are two borders.
+            let columns = usize::from(width).saturating_sub(2);
+            let mut parts = wrapped(&text, columns);
+            if parts.len() > STALL_LINES_MAX {
+                const MORE: &str = " ...";
+                parts = wrapped(&text, columns.saturating_sub(MORE.len()));
+                parts.truncate(STALL_LINES_MAX);
+                parts[STALL_LINES_MAX - 1].push_str(MORE);
+            }
+            lines.extend(parts.into_iter().map(|part| Line::from(Span::styled(part, bad))));
+        }
+        let Some((first, _)) = stalled.first() else { return lines };
+        let more = match stalled.len().saturating_sub(STALLED_MAX) {
+            0 => String::new(),
+            more => format!("{} too; ", counted(more as u32, "more job stalls", "more jobs stall")),
+        };
+        let name = full_name(first.name.as_ref());
+        lines.push(Line::from(format!("{more}all that is known: netfold job explain {name}")));
+        lines
     }
 
     fn links_shown(&self) -> usize {
@@ -51,13 +89,21 @@ impl Scene {
     }
 }
 
+/// A stall of a job that lasts, if there is one.
+fn lasting_stall(job: &v1::Job) -> Option<&v1::Stall> {
+    job.stalls.iter().find(|stall| stall.ended.is_empty())
+}
+
 /// Draws a frame.
 pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene) {
     let rows = |count: usize| u16::try_from(count.max(1)).unwrap_or(u16::MAX).saturating_add(3);
-    let [title, switches, jobs, links, events] = Layout::vertical([
+    let stalled = scene.stall_lines(frame.area().width);
+    let stall_rows = if stalled.is_empty() { 0 } else { rows(stalled.len()) - 1 };
+    let [title, switches, jobs, stalls, links, events] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Max(rows(scene.switches.len())),
         Constraint::Max(rows(scene.jobs.len())),
+        Constraint::Length(stall_rows),
         Constraint::Max(rows(scene.links_shown())),
         Constraint::Min(EVENT_LINES + 2),
     ])
@@ -65,6 +111,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &Scene) {
     draw_title(frame, title, scene);
     draw_switches(frame, switches, scene);
     draw_jobs(frame, jobs, scene);
+    if !stalled.is_empty() {
+        let block = Block::new().borders(Borders::ALL).title("stalls");
+        frame.render_widget(Paragraph::new(stalled).block(block), stalls);
+    }
     draw_links(frame, links, scene);
     draw_events(frame, events, scene);
 }
@@ -159,9 +209,11 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     let rows = scene.jobs.iter().enumerate().map(|(index, job)| {
         let spec = job.spec.unwrap_or_default();
         let mark = Span::styled(letter(index), Style::new().fg(COLOURS[index % COLOURS.len()]));
-        let state = match job.findings.first() {
-            Some(_) => Span::styled("slowed", Style::new().fg(Color::Red)),
-            None => Span::raw(state_word(job.state())),
+        let bad = Style::new().fg(Color::Red);
+        let state = match (lasting_stall(job), job.findings.first()) {
+            (Some(_), _) => Span::styled("stalled", bad),
+            (None, Some(_)) => Span::styled("slowed", bad),
+            (None, None) => Span::raw(state_word(job.state())),
         };
         Row::new(vec![
             Cell::from(mark),
@@ -267,4 +319,66 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     let text = if lines.is_empty() { vec![Line::from("no events yet")] } else { lines };
     let block = Block::new().borders(Borders::ALL).title("events, newest first");
     frame.render_widget(Paragraph::new(text).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn stalled(job: &str, conclusion: &str, ended: &str) -> v1::Job {
+        let stall = v1::Stall {
+            group: String::new(),
+            tree: 0,
+            began_ms: 61_005,
+            as_of_ms: 63_305,
+            ended: ended.to_owned(),
+            conclusion: conclusion.to_owned(),
+        };
+        let name = v1::JobName { tenant: "red".into(), job: job.into() };
+        v1::Job { name: Some(name), stalls: vec![stall], ..v1::Job::default() }
+    }
+
+    /// The lines of a frame, of such a width.
+    fn drawn(jobs: Vec<v1::Job>, width: u16) -> Vec<String> {
+        let (switches, links, access, events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let scene = Scene { controller: "here".into(), switches, links, access, jobs, events };
+        let height = scene.height(width);
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &scene)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(line).collect()
+    }
+
+    #[test]
+    fn the_cause_of_a_stall_is_below_the_jobs() {
+        let conclusion = "rank 2 has not contributed to chunk 7, and it has reported nothing for 2.7 s: its process is stopped or its host is unreachable";
+        for width in [60, 100, 200] {
+            let lines =
+                drawn(vec![stalled("train", conclusion, ""), stalled("past", "over", "continued")], width);
+            let inner = |line: &String| line.trim_matches(['│', ' ']).to_owned();
+            let text = lines.iter().map(inner).collect::<Vec<_>>().join(" ");
+            let all = format!(
+                "red/train, tree 0, from 00:01:01 on, for 2.3 s: {conclusion} all that is known: netfold job explain red/train └"
+            );
+            assert!(text.contains(&all), "{width}: {text}");
+            assert!(!text.contains("over"), "of those that last: {text}");
+            assert_eq!(text.matches(" stalled ").count(), 1, "{text}");
+            assert!(lines.last().unwrap().starts_with('└'), "the height fits: {lines:?}");
+        }
+        assert!(!drawn(vec![stalled("past", "over", "continued")], 100).concat().contains("stalls"));
+    }
+
+    #[test]
+    fn many_and_long_stalls_leave_space_and_control_characters_are_not_printed() {
+        let conclusion = format!("\x1b[2J\x1b]0;title\x07{}", "word ".repeat(500));
+        let jobs = (0..40).map(|job| stalled(&format!("job{job}"), &conclusion, "")).collect();
+        let lines = drawn(jobs, 100);
+        let shown = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+        assert_eq!(shown("word "), STALLED_MAX * STALL_LINES_MAX, "{lines:?}");
+        assert_eq!((shown(" ..."), shown("37 more jobs stall too")), (STALLED_MAX, 1), "{lines:?}");
+        assert!(!lines.concat().contains(|letter: char| letter.is_control()), "{lines:?}");
+    }
 }
