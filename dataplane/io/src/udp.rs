@@ -11,6 +11,7 @@
 //! kernel's `net/ipv4/udp.c` for the limits of a segmented send.
 
 mod address;
+mod hops;
 mod kept;
 mod marks;
 mod paths;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use netfold_wire::{Dscp, PATHS_MAX};
 
 use self::address::Peers;
+pub use self::hops::{HopReport, HopSocket};
 use self::marks::Marks;
 pub use self::paths::UdpPaths;
 use crate::event_waker::EventWaker;

@@ -10,6 +10,7 @@ mod packet;
 mod probe;
 mod responder;
 mod schedule;
+mod trace;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,7 @@ pub use judge::judge;
 use packet::Cookie;
 use probe::Probe;
 use responder::Responder;
+pub use trace::Trace;
 
 /// Longest name of a host, in bytes.
 const HOST_LEN_MAX: usize = 256;
@@ -31,7 +33,7 @@ const HOST_LEN_MAX: usize = 256;
 pub const WORLD_MAX: u16 = 256;
 
 /// Version of the packets and of what ranks exchange.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The time of day, as this rank has it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -107,6 +109,9 @@ pub struct RankReport {
     pub pairs: Vec<PairReport>,
     /// Ranks whose packets have arrived, in their order.
     pub heard: Vec<u16>,
+    /// The routers towards each other rank, as `pairs`; said for themselves, since a rank may say only so much at once.
+    #[serde(skip)]
+    pub traces: Vec<Trace>,
 }
 
 /// What a rank says first.
@@ -171,7 +176,7 @@ pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Vec<
     let failed = |source| PairsError::Socket { local, source };
     let responder = Responder::start(local, cookie, (rank, world), config.clock).map_err(failed)?;
     let addresses: Vec<SocketAddr> = tell(exchange, &responder.address(), "address")?;
-    let mut pairs = Vec::new();
+    let mut measured = Vec::new();
     for turn in 0..schedule::turns(world) {
         let partner = schedule::partner(rank, turn, world);
         for lower_first in [true, false] {
@@ -187,14 +192,21 @@ pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Vec<
                 to: addresses[usize::from(peer)],
                 datagram: header::LEN + config.payload_bytes as usize,
             };
-            pairs.push(probe.run().map_err(failed)?);
+            let pair = probe.run().map_err(failed)?;
+            let trace = if pair.reached { trace::trace(&probe).map_err(failed)? } else { Trace::default() };
+            measured.push((pair, trace));
         }
     }
     // Until the last partner has measured, packets of it arrive.
     tell::<u16>(exchange, &schedule::turns(world), "turn")?;
-    pairs.sort_by_key(|pair| pair.peer);
-    let mine = RankReport { host: host_name(), pairs, heard: responder.heard() };
-    let reports: Vec<RankReport> = tell(exchange, &mine, "report")?;
+    measured.sort_by_key(|(pair, _)| pair.peer);
+    let (pairs, traces): (Vec<PairReport>, Vec<Trace>) = measured.into_iter().unzip();
+    let mine = RankReport { host: host_name(), pairs, heard: responder.heard(), traces: Vec::new() };
+    let mut reports: Vec<RankReport> = tell(exchange, &mine, "report")?;
+    let traces: Vec<Vec<Trace>> = tell(exchange, &traces, "report")?;
+    for (report, traces) in reports.iter_mut().zip(traces) {
+        report.traces = traces;
+    }
     check_reports(&reports)?;
     Ok(reports)
 }
@@ -232,10 +244,13 @@ fn check_reports(reports: &[RankReport]) -> Result<(), PairsError> {
     for (rank, report) in reports.iter().enumerate() {
         let peers = (0..reports.len()).filter(|peer| *peer != rank);
         let complete = report.pairs.len() + 1 == reports.len() && report.heard.len() < reports.len();
+        let traced = report.traces.len() == report.pairs.len();
         // It is printed.
         let named = report.host.len() <= HOST_LEN_MAX && !report.host.chars().any(char::is_control);
         if !complete
             || !named
+            || !traced
+            || !report.traces.iter().all(Trace::is_plausible)
             || !report.pairs.iter().zip(peers).all(|(pair, peer)| pair.is_plausible(peer as u16))
         {
             return Err(PairsError::Peer { rank: rank as u16, what: "report" });

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -257,8 +258,9 @@ impl Receiver {
     }
 }
 
-/// Reads control messages: each a length (with its header), a level, a kind, and data, padded to a word.
-fn read_controls(mut bytes: &[u8], message: &mut Message) {
+/// Calls a function with the level, the kind and the data of each control message: each is a length (with its header), a level, a kind, and data, padded
+/// to a word.
+fn each_control(mut bytes: &[u8], mut call: impl FnMut(c_int, c_int, &[u8])) {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;
     while bytes.len() >= HEADER {
@@ -269,22 +271,91 @@ fn read_controls(mut bytes: &[u8], message: &mut Message) {
             return;
         }
         let int = |at: usize| c_int::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let data = &bytes[HEADER..len];
-        match (int(WORD), int(WORD + 4)) {
-            (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 2 => {
-                // The kernel writes an int; a segment is shorter than 64 KiB.
-                let segment = if data.len() >= 4 { int(HEADER) } else { 0 };
-                message.segment = usize::try_from(segment).ok().filter(|segment| *segment > 0);
-            }
-            (libc::IPPROTO_IP, libc::IP_TOS) if !data.is_empty() => message.ecn = data[0] & 3,
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if data.len() >= 4 => {
-                message.ecn = (int(HEADER) & 3) as u8;
-            }
-            _ => {}
-        }
+        call(int(WORD), int(WORD + 4), &bytes[HEADER..len]);
         bytes = bytes.get(len.next_multiple_of(WORD)..).unwrap_or_default();
     }
 }
+
+/// Reads what control messages say of a received message.
+fn read_controls(bytes: &[u8], message: &mut Message) {
+    each_control(bytes, |level, kind, data| {
+        let int = || data.first_chunk().map_or(0, |bytes| c_int::from_ne_bytes(*bytes));
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 2 => {
+                // The kernel writes an int; a segment is shorter than 64 KiB.
+                message.segment = usize::try_from(int()).ok().filter(|segment| *segment > 0);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) if !data.is_empty() => message.ecn = data[0] & 3,
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if data.len() >= 4 => message.ecn = (int() & 3) as u8,
+            _ => {}
+        }
+    });
+}
+
+/// An ICMP error that a router or a host has sent about a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IcmpError {
+    /// Bytes of the datagram that the error quotes.
+    pub(super) quoted: usize,
+    /// Where it came from.
+    pub(super) from: IpAddr,
+    /// Whether the datagram has passed as many routers as it may.
+    pub(super) expired: bool,
+}
+
+/// Takes the next ICMP error of a socket with `IP_RECVERR` (ip(7)), with what it quotes of the datagram in `memory`; `None` where there is none, or
+/// one that no ICMP error caused. Never blocks.
+pub(super) fn receive_error(fd: BorrowedFd<'_>, memory: &mut [u8]) -> io::Result<Option<IcmpError>> {
+    let mut control = Control([0; CONTROL_LEN]);
+    let mut piece = iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+    // SAFETY: all fields of `msghdr` are integers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = ptr::from_mut(&mut piece);
+    message.msg_iovlen = 1;
+    message.msg_control = ptr::from_mut(&mut control).cast();
+    message.msg_controllen = CONTROL_LEN as _;
+    // SAFETY: the message points to one piece, which describes `memory`, borrowed mutably, and to a control area of `CONTROL_LEN` bytes, aligned
+    // as the kernel writes it; all live through the call. Without a name none is written.
+    let received = unsafe {
+        libc::recvmsg(fd.as_raw_fd(), ptr::from_mut(&mut message), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+    };
+    let quoted = match usize::try_from(received) {
+        Ok(quoted) => quoted.min(memory.len()),
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+        }
+    };
+    #[expect(clippy::unnecessary_cast, reason = "the type of msg_controllen depends on the C library")]
+    let len = (message.msg_controllen as usize).min(CONTROL_LEN);
+    Ok(read_error(&control.0[..len]).map(|(from, expired)| IcmpError { quoted, from, expired }))
+}
+
+/// Who sent the ICMP error of these control messages, and whether it is that the datagram has expired: a `sock_extended_err` of 16 bytes, and an address.
+fn read_error(bytes: &[u8]) -> Option<(IpAddr, bool)> {
+    const EXTENDED: usize = 16;
+    let (mut found, expired) = (None, (ICMP_TIME_EXCEEDED, ICMP6_TIME_EXCEEDED));
+    each_control(bytes, |level, kind, data| {
+        let Some((error, address)) = data.split_at_checked(EXTENDED) else { return };
+        let (origin, code) = (error[4], error[5]);
+        found = match (level, kind, origin) {
+            (libc::IPPROTO_IP, libc::IP_RECVERR, libc::SO_EE_ORIGIN_ICMP) => {
+                let octets = address.get(4..8).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+                octets.map(|octets| (octets.into(), code == expired.0))
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, libc::SO_EE_ORIGIN_ICMP6) => {
+                let octets = address.get(8..24).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+                octets.map(|octets| (octets.into(), code == expired.1))
+            }
+            _ => return,
+        };
+    });
+    found
+}
+
+/// The type of ICMPv6 messages about datagrams that have expired (RFC 4443, section 3.3); and of those of ICMP (RFC 792).
+const ICMP6_TIME_EXCEEDED: u8 = 3;
+const ICMP_TIME_EXCEEDED: u8 = 11;
 
 #[cfg(test)]
 mod tests {
@@ -314,6 +385,30 @@ mod tests {
         let mut message = empty;
         read_controls(&control(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &3_i32.to_ne_bytes()), &mut message);
         assert_eq!(message.ecn, 3);
+    }
+
+    #[test]
+    fn icmp_errors_have_the_router_that_sent_them() {
+        // errno, origin, type, code, padding, info and data; then the address of the router.
+        let error = |origin, kind, address: &[u8]| {
+            [&[113, 0, 0, 0, origin, kind, 0, 0], &[0; 8][..], address].concat()
+        };
+        let v4 = |origin, kind| error(origin, kind, &[2, 0, 0, 0, 10, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let mut address = [0; 28];
+        address[8..24].copy_from_slice(&[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        let v6 = |kind| control(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, &error(3, kind, &address));
+        let ip = |data: &[u8]| control(libc::IPPROTO_IP, libc::IP_RECVERR, data);
+        let router: IpAddr = [10, 0, 0, 7].into();
+        assert_eq!(read_error(&ip(&v4(2, 11))), Some((router, true)));
+        assert_eq!(read_error(&ip(&v4(2, 3))), Some((router, false)), "port unreachable");
+        assert_eq!(read_error(&ip(&v4(1, 11))), None, "an error of this host");
+        assert_eq!(read_error(&v6(3)), Some(("fd00::7".parse().unwrap(), true)));
+        assert_eq!(read_error(&v6(1)), Some(("fd00::7".parse().unwrap(), false)));
+        let whole = ip(&v4(2, 11));
+        for cut in 0..whole.len() {
+            let _ = read_error(&whole[..cut]);
+            let _ = read_error(&ip(&v4(2, 11)[..cut.min(32)]));
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! A bad host shows in the measurements with all others, a bad link in one. So of the pairs with a problem those of a host come first that has it with
 //! more than half of the others (and with two at least); the rest are links.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use netfold_wire::header;
 
-use super::RankReport;
+use super::{RankReport, Trace};
 use crate::finding::{Finding, Severity, bits, percent};
 
 /// A pair loses packets beyond this fraction, if it loses so many at all.
@@ -19,6 +20,10 @@ const RATE_MIN: f64 = 0.5;
 
 /// Microseconds by which clocks may differ: beyond, the times of events on several hosts cannot be compared.
 const OFFSET_MAX_US: f64 = 100_000.0;
+
+/// Pairs whose hosts have the same first router, and each of which uses one path, before it is found that this router does not choose by ports. A
+/// router that does makes of 6 ports one path with a probability of 1/32 or less.
+const ONE_PATH_PAIRS_MIN: usize = 3;
 
 /// A host or a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,11 @@ impl<'a> Reports<'a> {
     /// What `from` measured towards `to`.
     fn of(&self, from: usize, to: usize) -> &'a super::PairReport {
         &self.0[from].pairs[if to < from { to } else { to - 1 }]
+    }
+
+    /// The routers on the way from `from` to `to`.
+    fn trace(&self, from: usize, to: usize) -> &'a Trace {
+        &self.0[from].traces[if to < from { to } else { to - 1 }]
     }
 
     fn pairs(&self) -> impl Iterator<Item = Pair> + use<> {
@@ -112,6 +122,7 @@ pub fn judge(reports: &[RankReport], payload_bytes: u32) -> Vec<Finding> {
     let mut findings = reachability(&reports);
     findings.extend(lengths(&reports, header::LEN as u32 + payload_bytes));
     findings.extend(ports(&reports));
+    findings.extend(equal_paths(&reports));
     findings.extend(losses(&reports));
     findings.extend(rates(&reports));
     findings.extend(clocks(&reports));
@@ -178,6 +189,67 @@ fn ports(reports: &Reports<'_>) -> Vec<Finding> {
         }
     };
     places.into_iter().map(finding).collect()
+}
+
+/// The first routers of a rank and of another.
+type Ends = (IpAddr, IpAddr);
+
+/// What is known of the paths from the hosts of a router.
+#[derive(Debug, Default)]
+struct Spread {
+    /// Whether a pair of hosts takes several paths.
+    by_ports: bool,
+    /// Pairs that take one, by the second router on it.
+    one_path: BTreeMap<Ends, BTreeMap<IpAddr, usize>>,
+}
+
+/// Routers that choose among equal paths by addresses only, as their own paths show: all UDP ports of each pair of hosts pass the same router, and
+/// those of another pair between the same first routers a different one.
+fn equal_paths(reports: &Reports<'_>) -> Option<Finding> {
+    let first: Vec<Option<IpAddr>> = reports.0.iter().map(|report| first_router(&report.traces)).collect();
+    let mut spreads: BTreeMap<IpAddr, Spread> = BTreeMap::new();
+    for (a, b) in reports.pairs().flat_map(|(a, b)| [(a, b), (b, a)]) {
+        let Some(ends) = first[a].zip(first[b]).filter(|(from, to)| from != to) else { continue };
+        let trace = reports.trace(a, b);
+        let spread = spreads.entry(ends.0).or_default();
+        spread.by_ports |= trace.paths > 1;
+        if let Some(router) = trace.only_router {
+            *spread.one_path.entry(ends).or_default().entry(router).or_default() += 1;
+        }
+    }
+    let mut routers = Vec::new();
+    let (mut pairs, mut example) = (0, None);
+    for (router, spread) in &spreads {
+        let count: usize = spread.one_path.values().flat_map(BTreeMap::values).sum();
+        let several = spread.one_path.iter().find(|(_, by_router)| by_router.len() > 1);
+        if let Some((ends, by_router)) = several.filter(|_| !spread.by_ports && count >= ONE_PATH_PAIRS_MIN) {
+            routers.push(router.to_string());
+            pairs += count;
+            example = example.or(Some((ends.1, by_router)));
+        }
+    }
+    let (to, by_router) = example?;
+    let others: Vec<String> = by_router.keys().map(IpAddr::to_string).collect();
+    Some(Finding {
+        severity: Severity::Warning,
+        check: "equal_paths",
+        subject: format!("paths behind the {} {}", if routers.len() == 1 { "router" } else { "routers" }, routers.join(", ")),
+        measured: format!(
+            "packets from all UDP ports take one path, in {pairs} of {pairs} pairs of hosts, though different pairs take different ones: behind {} to {to}, those by {}",
+            routers[0],
+            others.join(" and ")
+        ),
+        limit: "equal paths are chosen by ports, so that a worker can use several".into(),
+        remedy: "have these routers hash addresses and ports: on Linux `sysctl -w net.ipv4.fib_multipath_hash_policy=1` (IPv6: net.ipv6.fib_multipath_hash_policy), on a \
+                 switch ECMP by fields of the fourth layer"
+            .into(),
+    })
+}
+
+/// The first router of a rank, if it is the same towards all others.
+fn first_router(traces: &[Trace]) -> Option<IpAddr> {
+    let known: BTreeSet<IpAddr> = traces.iter().filter_map(|trace| trace.first_router).collect();
+    known.first().filter(|_| known.len() == 1).copied()
 }
 
 fn is_lossy(pair: &super::PairReport) -> bool {
@@ -279,6 +351,7 @@ mod tests {
             host: String::new(),
             pairs: (0..world).filter(|peer| *peer != rank).map(pair).collect(),
             heard: (0..world).filter(|peer| *peer != rank).collect(),
+            traces: vec![Trace::default(); usize::from(world) - 1],
         };
         (0..world).map(report).collect()
     }
@@ -330,6 +403,62 @@ mod tests {
             (0..4).filter(|rank| *rank != 2).for_each(|rank| change(&mut reports, (rank, 2), how));
             assert_eq!(found(&reports), [(check, "rank 2".to_owned())]);
         }
+    }
+
+    /// Hosts at two routers, half of them at each, and what the routers of the first half make of packets to the second.
+    fn at_two_routers(world: u16, trace: impl Fn(u16, u16) -> Trace) -> Vec<RankReport> {
+        let mut reports = healthy(world);
+        let router = |rank: u16| IpAddr::from([10, 0, u8::from(2 * rank >= world), 254]);
+        for (rank, report) in (0..world).zip(&mut reports) {
+            let peers = (0..world).filter(|peer| *peer != rank);
+            let known = |peer| match (2 * rank < world, 2 * peer < world) {
+                (true, false) => Trace { first_router: Some(router(rank)), ..trace(rank, peer) },
+                (false, true) => {
+                    Trace { paths: 1, ports_traced: 1, first_router: Some(router(rank)), only_router: None }
+                }
+                _ => Trace::default(),
+            };
+            report.traces = peers.map(known).collect();
+        }
+        reports
+    }
+
+    fn by(spine: u16) -> Trace {
+        let only_router = Some(IpAddr::from([10, 1, 0, spine as u8]));
+        Trace { paths: 1, ports_traced: 6, first_router: None, only_router }
+    }
+
+    #[test]
+    fn one_path_for_all_ports_is_found_where_others_take_another() {
+        let found = |trace: fn(u16, u16) -> Trace| {
+            let findings = judge(&at_two_routers(4, trace), PAYLOAD);
+            findings
+                .into_iter()
+                .map(|finding| (finding.check, finding.subject, finding.measured))
+                .collect::<Vec<_>>()
+        };
+        let one = found(|from, to| by((from + to) % 2));
+        assert_eq!(one.len(), 1, "{one:?}");
+        assert_eq!((one[0].0, one[0].1.as_str()), ("equal_paths", "paths behind the router 10.0.0.254"));
+        assert!(
+            one[0].2.contains("4 of 4 pairs") && one[0].2.ends_with("those by 10.1.0.0 and 10.1.0.1"),
+            "{one:?}"
+        );
+        // One path, as far as can be seen: perhaps there is no other.
+        assert_eq!(found(|_, _| by(0)), []);
+        // A pair with several.
+        let several = Trace { paths: 2, ports_traced: 16, ..Trace::default() };
+        assert_eq!(
+            found(|from, to| if (from, to) == (0, 2) {
+                Trace { paths: 2, ports_traced: 16, ..Trace::default() }
+            } else {
+                by((from + to) % 2)
+            }),
+            []
+        );
+        assert!(several.is_plausible());
+        // Too few are known.
+        assert_eq!(found(|from, to| if from == 0 { Trace::default() } else { by(to % 2) }), []);
     }
 
     #[test]

@@ -54,6 +54,10 @@ fn nothing_is_found_on_healthy_links() {
             assert_ne!(usize::from(pair.peer), rank);
             assert!(pair.reached && pair.sent >= 400 && pair.rate > 0.0 && pair.rtt_us > 0.0, "{pair:?}");
             assert_eq!((pair.datagram, pair.ports_replied), (9216, 16), "{pair:?}");
+            assert!(
+                report.traces.iter().all(|trace| *trace == Trace::default()),
+                "no router is between them"
+            );
         }
     }
 }
@@ -86,8 +90,13 @@ fn in_network(world: usize, prepare: impl FnOnce(&[String], &str)) -> Vec<Findin
         command(&format!("ip -n {name} link set lo up")).unwrap();
     }
     prepare(&hosts, &bridge);
-    let address: SocketAddr = "10.79.0.1:20051".parse().unwrap();
-    let measured: Vec<Vec<RankReport>> = std::thread::scope(|scope| {
+    measured_in(&hosts, "10.79.0.1:20051").1
+}
+
+/// What hosts in namespaces report and find, which meet at an address.
+fn measured_in(hosts: &[String], address: &str) -> (Vec<RankReport>, Vec<Finding>) {
+    let (world, address): (_, SocketAddr) = (hosts.len(), address.parse().unwrap());
+    let mut measured: Vec<Vec<RankReport>> = std::thread::scope(|scope| {
         let run = |rank: u16, name: &String| {
             let name = name.clone();
             scope.spawn(move || {
@@ -101,7 +110,8 @@ fn in_network(world: usize, prepare: impl FnOnce(&[String], &str)) -> Vec<Findin
         let ranks: Vec<_> = hosts.iter().enumerate().map(|(rank, name)| run(rank as u16, name)).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
     });
-    judge(&measured[0], PAYLOAD)
+    let findings = judge(&measured[0], PAYLOAD);
+    (measured.swap_remove(0), findings)
 }
 
 fn shape(namespace: &str, device: &str, how: &str) {
@@ -161,6 +171,81 @@ fn hosts_that_do_not_reach_each_other_are_named() {
     assert!(found[0].1.contains("rank 1") && found[0].1.contains("rank 2"), "{findings:?}");
 }
 
+/// Two hosts at each of two leaves, under two spines, with leaves that choose by this policy and routers that send a host 6 ICMP errors and then one in so many
+/// milliseconds. The reports of all and the findings.
+fn under_spines(policy: u8, limit_ms: u32) -> (Vec<RankReport>, Vec<Finding>) {
+    let mut names = NamespaceSet::new();
+    let forwarding = format!(
+        "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.fib_multipath_hash_policy={policy} net.ipv4.fib_multipath_hash_seed=7 net.ipv4.icmp_ratelimit={limit_ms}"
+    );
+    let spines: Vec<String> = (0..2).map(|spine| names.add('s', spine).unwrap()).collect();
+    let leaves: Vec<String> = (0..2).map(|leaf| names.add('l', leaf).unwrap()).collect();
+    let hosts: Vec<String> = (0..4).map(|host| names.add('h', host).unwrap()).collect();
+    let run = |words: String| command(&words).unwrap();
+    for router in spines.iter().chain(&leaves) {
+        run(format!("ip netns exec {router} sysctl -q -w {forwarding}"));
+    }
+    let link =
+        |(below, lower): (&str, &str), (above, upper): (&str, &str), (device, port): (String, String)| {
+            run(format!("ip link add {device} netns {below} type veth peer name {port} netns {above}"));
+            for (name, device, address) in [(below, &device, lower), (above, &port, upper)] {
+                run(format!("ip -n {name} addr add {address} dev {device}"));
+                run(format!("ip -n {name} link set {device} up"));
+            }
+        };
+    for (number, leaf) in leaves.iter().enumerate() {
+        let (gateway, mut over) = (format!("10.79.{number}.254"), String::new());
+        run(format!("ip -n {leaf} link add br0 type bridge"));
+        run(format!("ip -n {leaf} addr add {gateway}/24 dev br0"));
+        run(format!("ip -n {leaf} link set br0 up"));
+        for at in 0..2 {
+            let host = &hosts[2 * number + at];
+            run(format!("ip link add eth0 netns {host} type veth peer name p{at} netns {leaf}"));
+            run(format!("ip -n {leaf} link set p{at} master br0 up"));
+            run(format!("ip -n {host} addr add 10.79.{number}.{}/24 dev eth0", at + 1));
+            run(format!("ip -n {host} link set eth0 up"));
+            run(format!("ip -n {host} route add default via {gateway}"));
+        }
+        for (at, spine) in spines.iter().enumerate() {
+            let [lower, upper] = [1, 2].map(|end| format!("10.79.{}.{end}", 100 + 10 * number + at));
+            let devices = (format!("up{at}"), format!("down{number}"));
+            link((leaf, &format!("{lower}/24")), (spine, &format!("{upper}/24")), devices);
+            run(format!("ip -n {spine} route add 10.79.{number}.0/24 via {lower}"));
+            over += &format!(" nexthop via {upper}");
+        }
+        run(format!("ip -n {leaf} route add 10.79.{}.0/24{over}", 1 - number));
+    }
+    measured_in(&hosts, "10.79.0.1:20051")
+}
+
+#[test]
+fn paths_are_counted_by_the_routers_that_ports_pass() {
+    let seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed");
+    if !namespace::available() || !seed.exists() {
+        return;
+    }
+    for (policy, limit_ms, most) in [(0, 0, 1), (1, 0, 2), (1, 1000, 2)] {
+        let (reports, findings) = under_spines(policy, limit_ms);
+        for (rank, report) in reports.iter().enumerate() {
+            let crossed = report.pairs.iter().zip(&report.traces).filter_map(|(pair, trace)| {
+                let crosses = rank / 2 != usize::from(pair.peer) / 2;
+                assert!(crosses || *trace == Trace::default(), "no router is between them: {trace:?}");
+                crosses.then_some(trace.paths)
+            });
+            let crossed: Vec<u8> = crossed.collect();
+            if limit_ms == 0 {
+                assert_eq!(crossed, [most; 2], "policy {policy}: {reports:?}");
+            } else {
+                // All routers report the first packets of a host; of later ones they do not, or some.
+                assert_eq!(crossed.iter().max(), Some(&most), "{reports:?}");
+            }
+        }
+        let expected = [("equal_paths", "paths behind the routers 10.79.0.254, 10.79.1.254")];
+        let expected = if policy == 0 { &expected[..] } else { &[] };
+        assert_eq!(besides_rate(&findings), expected, "{findings:?}");
+    }
+}
+
 /// An exchange in which the other rank says what is given.
 struct Scripted(Vec<Vec<u8>>);
 
@@ -184,27 +269,32 @@ impl Exchange for Scripted {
 
 #[test]
 fn ranks_that_say_something_else_are_named() {
-    let hello = format!("{{\"version\":1,\"cookie\":{:?},\"payload_bytes\":1408}}", [0; 16]);
+    let hello = format!("{{\"version\":2,\"cookie\":{:?},\"payload_bytes\":1408}}", [0; 16]);
     let other = hello.replace("1408", "256");
     // Where nothing replies.
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = format!("\"{}\"", silent.local_addr().unwrap());
     let report = |pair: &str| format!("{{\"host\":\"h\",\"heard\":[],\"pairs\":[{pair}]}}");
     let pair = "{\"peer\":0,\"reached\":true,\"rtt_us\":1.0,\"offset_us\":0.0,\"datagram\":1,\"ports\":1,\"ports_replied\":1,\"sent\":1,\"lost\":0,\"rate\":1.0}";
-    let [none, lost, peer, host] = [
+    let [none, lost, peer, host, right] = [
         report(""),
         report(&pair.replace("\"lost\":0", "\"lost\":2")),
         report(&pair.replace("\"peer\":0", "\"peer\":1")),
         report(pair).replace("\"h\"", "\"\\u001b[2J\""),
+        report(pair),
     ];
-    let scripts: [(&str, Vec<&str>); 7] = [
+    let untraced = "[{\"paths\":0,\"ports_traced\":0,\"first_router\":null,\"only_router\":null}]";
+    let false_trace = untraced.replace("\"paths\":0", "\"paths\":1");
+    let scripts: [(&str, Vec<&str>); 9] = [
         ("greeting", vec!["garbage"]),
         ("greeting", vec![&other]),
         ("address", vec![&hello, "\"nowhere\""]),
-        ("report", vec![&hello, &address, "0", "0", "1", &none]),
-        ("report", vec![&hello, &address, "0", "0", "1", &lost]),
-        ("report", vec![&hello, &address, "0", "0", "1", &peer]),
-        ("report", vec![&hello, &address, "0", "0", "1", &host]),
+        ("report", vec![&hello, &address, "0", "0", "1", &none, untraced]),
+        ("report", vec![&hello, &address, "0", "0", "1", &lost, untraced]),
+        ("report", vec![&hello, &address, "0", "0", "1", &peer, untraced]),
+        ("report", vec![&hello, &address, "0", "0", "1", &host, untraced]),
+        ("report", vec![&hello, &address, "0", "0", "1", &right, "[]"]),
+        ("report", vec![&hello, &address, "0", "0", "1", &right, &false_trace]),
     ];
     for (expected, said) in scripts {
         let mut exchange = Scripted(said.iter().map(|text| text.as_bytes().to_vec()).collect());
@@ -214,7 +304,7 @@ fn ranks_that_say_something_else_are_named() {
         }
     }
     let mut exchange = Scripted(
-        [&hello, &address, "0", "0", "1", &report(pair)].map(|text| text.as_bytes().to_vec()).into(),
+        [&hello, &address, "0", "0", "1", &right, untraced].map(|text| text.as_bytes().to_vec()).into(),
     );
     let reports = measure(&mut exchange, &config()).unwrap();
     assert!(!reports[0].pairs[0].reached, "nothing replied");

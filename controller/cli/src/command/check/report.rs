@@ -1,6 +1,6 @@
 //! What `netfold check` prints.
 
-use netfold_check::pairs::{PairReport, RankReport};
+use netfold_check::pairs::{PairReport, RankReport, Trace};
 use netfold_check::switch::{SLOTS, SwitchReport};
 use netfold_check::{Finding, Severity};
 use serde::Serialize;
@@ -24,6 +24,8 @@ struct Pair<'a> {
     host: &'a str,
     #[serde(flatten)]
     pair: &'a PairReport,
+    #[serde(flatten)]
+    trace: &'a Trace,
 }
 
 /// The way to a switch.
@@ -54,14 +56,24 @@ pub(super) fn switch(output: &Output, report: &SwitchReport) -> Result<(), CliEr
 /// The measurements of all pairs.
 pub(super) fn pairs(output: &Output, reports: &[RankReport]) -> Result<(), CliError> {
     output.line(format_args!(
-        "{:>5}{:>5}  {:<18}{:>10}{:>12}{:>10}{:>8}{:>8}{:>8}{:>12}",
-        "rank", "peer", "host of rank", "rtt us", "offset us", "datagram", "ports", "sent", "lost", "Mbit/s"
+        "{:>5}{:>5}  {:<18}{:>10}{:>12}{:>10}{:>8}{:>7}{:>8}{:>8}{:>12}",
+        "rank",
+        "peer",
+        "host of rank",
+        "rtt us",
+        "offset us",
+        "datagram",
+        "ports",
+        "paths",
+        "sent",
+        "lost",
+        "Mbit/s"
     ))?;
     for (rank, report) in reports.iter().enumerate() {
-        for pair in &report.pairs {
+        for (pair, trace) in report.pairs.iter().zip(&report.traces) {
             output.event(&Measured {
                 event: "check_pair",
-                measured: &Pair { rank, host: &report.host, pair },
+                measured: &Pair { rank, host: &report.host, pair, trace },
             })?;
             let host: String = report.host.chars().take(17).collect();
             if !pair.reached {
@@ -69,19 +81,35 @@ pub(super) fn pairs(output: &Output, reports: &[RankReport]) -> Result<(), CliEr
                 continue;
             }
             output.line(format_args!(
-                "{rank:>5}{:>5}  {host:<18}{:>10.1}{:>12.1}{:>10}{:>8}{:>8}{:>8}{:>12.1}",
+                "{rank:>5}{:>5}  {host:<18}{:>10.1}{:>12.1}{:>10}{:>8}{:>7}{:>8}{:>8}{:>12.1}",
                 pair.peer,
                 pair.rtt_us,
                 pair.offset_us,
                 pair.datagram,
                 format!("{}/{}", pair.ports_replied, pair.ports),
+                if trace.paths == 0 { "-".to_owned() } else { trace.paths.to_string() },
                 pair.sent,
                 pair.lost,
                 pair.rate / 1e6
             ))?;
         }
     }
-    Ok(())
+    match one_path(reports) {
+        0 => Ok(()),
+        pairs => output.line(format_args!(
+            "# packets from all UDP ports pass the same routers in {pairs} of {pairs} pairs of which the routers are known: where the fabric has equal paths, have \
+             its routers choose by ports (Linux: net.ipv4.fib_multipath_hash_policy=1)"
+        )),
+    }
+}
+
+/// Pairs all of whose UDP ports take one path by a second router; 0 if any pair takes several.
+fn one_path(reports: &[RankReport]) -> usize {
+    let traces = || reports.iter().flat_map(|report| &report.traces);
+    if traces().any(|trace| trace.paths > 1) {
+        return 0;
+    }
+    traces().filter(|trace| trace.only_router.is_some()).count()
 }
 
 /// What is not as it should be, and what could not be read.
