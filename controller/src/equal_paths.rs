@@ -2,14 +2,16 @@
 //!
 //! # Sources
 //!
-//! [`PathHash::Linux`] is what a Linux router computes with `net.ipv4.fib_multipath_hash_policy=1` and a seed, read from
-//! `net/core/flow_dissector.c`, `include/net/ip_fib.h` and `net/ipv4/fib_semantics.c` of Linux 6.18: SipHash-2-4, with the seed as each half of both words of the
-//! key, of the flow's protocol, ports and addresses, of which the lower come first as a little-endian machine compares them. So both directions of a flow have the
-//! same value. Of its upper 31 bits each next hop has an equal interval, in the order of the route. [`PathHash::Crc32`] is the `crc32` of P4's v1model over source,
+//! [`PathHash::Linux`] is what a Linux router computes with `net.ipv4.fib_multipath_hash_policy=1`, for IPv6 `net.ipv6.fib_multipath_hash_policy=1`, and the
+//! seed of both, `net.ipv4.fib_multipath_hash_seed`, read from
+//! `net/core/flow_dissector.c`, `include/net/ip_fib.h`, `net/ipv4/fib_semantics.c` and `net/ipv6/route.c` of Linux 6.18: SipHash-2-4, with the seed as each half of both
+//! words of the key, of the flow's protocol, ports and addresses, of which the lower come first: ports and IPv4 addresses as a little-endian machine compares them,
+//! IPv6 addresses byte by byte. So both directions of a flow have the same value. Of its upper 31 bits each next hop has an equal interval, in the order of the
+//! route. The flow label does not count. [`PathHash::Crc32`] is the `crc32` of P4's v1model over source,
 //! destination, protocol and ports, modulo the paths. Equal shares of all paths: Ethereal (arXiv 2407.00550).
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use netfold_control::{PATHS_MAX, PortSet};
@@ -30,7 +32,7 @@ const PORTS_FOR_PATH: u8 = 8;
 pub enum PathHash {
     /// A Linux router's of the fourth layer, with a seed.
     Linux {
-        /// `net.ipv4.fib_multipath_hash_seed`, not 0, which stands for a random one.
+        /// `net.ipv4.fib_multipath_hash_seed`, of IPv6, too; not 0, which stands for a random one.
         seed: u32,
     },
     /// A switch's: CRC-32 of source, destination, protocol and ports, modulo the paths.
@@ -136,29 +138,21 @@ impl EqualPaths {
         self.paths.saturating_mul(PORTS_FOR_PATH).clamp(16, PATHS_MAX).next_power_of_two()
     }
 
-    /// The path of UDP packets from one address to another; `None` for IPv6, whose hash is not known.
+    /// The path of UDP packets from one address to another; `None` if only one of them is of IPv6.
     pub fn path(&self, source: SocketAddr, destination: SocketAddr) -> Option<u8> {
-        let (IpAddr::V4(from), IpAddr::V4(to)) =
-            (source.ip().to_canonical(), destination.ip().to_canonical())
-        else {
-            return None;
-        };
+        let addresses = Addresses::new(source.ip(), destination.ip())?;
         let ports = (source.port(), destination.port());
         let paths = u64::from(self.paths);
         Some(match self.hash {
             PathHash::Linux { seed } => {
-                let value = u64::from(linux(from, to, ports, seed) >> 1);
+                let value = u64::from(linux(addresses, ports, seed) >> 1);
                 let end = |path: u64| (((path + 1) << 31) + paths / 2) / paths;
                 (0..paths).find(|path| value < end(*path)).unwrap_or(paths - 1) as u8
             }
             PathHash::Crc32 => {
-                let mut bytes = [0; 13];
-                bytes[..4].copy_from_slice(&from.octets());
-                bytes[4..8].copy_from_slice(&to.octets());
-                bytes[8] = UDP;
-                bytes[9..11].copy_from_slice(&ports.0.to_be_bytes());
-                bytes[11..].copy_from_slice(&ports.1.to_be_bytes());
-                (u64::from(crc32(&bytes)) % paths) as u8
+                let (bytes, len) = addresses.bytes();
+                let end = [UDP].into_iter().chain(ports.0.to_be_bytes()).chain(ports.1.to_be_bytes());
+                (u64::from(crc32(bytes[..len].iter().copied().chain(end))) % paths) as u8
             }
         })
     }
@@ -270,32 +264,75 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// The hash of an IPv4 flow of UDP.
-fn linux(source: Ipv4Addr, destination: Ipv4Addr, ports: (u16, u16), seed: u32) -> u32 {
-    // Both are compared as numbers whose lowest byte is the first one of the packet.
-    let ordered = |a: [u8; 4], b: [u8; 4]| {
-        if u32::from_le_bytes(b) < u32::from_le_bytes(a) { (b, a) } else { (a, b) }
-    };
-    let addresses = ordered(source.octets(), destination.octets());
+/// Source and destination, in network byte order.
+#[derive(Debug, Clone, Copy)]
+enum Addresses {
+    V4([u8; 4], [u8; 4]),
+    V6([u8; 16], [u8; 16]),
+}
+
+impl Addresses {
+    fn new(source: IpAddr, destination: IpAddr) -> Option<Self> {
+        match (source.to_canonical(), destination.to_canonical()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Some(Self::V4(source.octets(), destination.octets()))
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Some(Self::V6(source.octets(), destination.octets()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The lower one first, as Linux compares them: those of IPv4 as numbers whose lowest byte is the first one of the packet.
+    fn ordered(self) -> Self {
+        match self {
+            Self::V4(a, b) if u32::from_le_bytes(b) < u32::from_le_bytes(a) => Self::V4(b, a),
+            Self::V6(a, b) if b < a => Self::V6(b, a),
+            ordered => ordered,
+        }
+    }
+
+    /// Both, one after the other, and their length.
+    fn bytes(self) -> ([u8; 32], usize) {
+        let mut bytes = [0; 32];
+        match self {
+            Self::V4(a, b) => {
+                bytes[..4].copy_from_slice(&a);
+                bytes[4..8].copy_from_slice(&b);
+                (bytes, 8)
+            }
+            Self::V6(a, b) => {
+                bytes[..16].copy_from_slice(&a);
+                bytes[16..].copy_from_slice(&b);
+                (bytes, 32)
+            }
+        }
+    }
+}
+
+/// The hash of a flow of UDP.
+fn linux(addresses: Addresses, ports: (u16, u16), seed: u32) -> u32 {
     let ends = [ports.0.to_be_bytes(), ports.1.to_be_bytes()];
     let swapped = u16::from_le_bytes(ends[1]) < u16::from_le_bytes(ends[0]);
     let (lower, upper) = if swapped { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
     // Network protocol 0, transport protocol, labels and VLANs 0, ports, ICMP 0, addresses, padding.
-    let mut keys = [0; 48];
+    let mut keys = [0; 72];
     keys[2] = UDP;
     keys[28..30].copy_from_slice(&lower);
     keys[30..32].copy_from_slice(&upper);
-    keys[36..40].copy_from_slice(&addresses.0);
-    keys[40..44].copy_from_slice(&addresses.1);
+    let (bytes, len) = addresses.ordered().bytes();
+    keys[36..36 + len].copy_from_slice(&bytes[..len]);
+    let keys = &keys[..(36 + len).next_multiple_of(8)];
     let half = u64::from(seed) << 32 | u64::from(seed);
-    match siphash_2_4([half, half], &keys) as u32 {
+    match siphash_2_4([half, half], keys) as u32 {
         0 => 1,
         hash => hash,
     }
 }
 
 /// SipHash-2-4 of words of eight bytes.
-fn siphash_2_4(key: [u64; 2], bytes: &[u8; 48]) -> u64 {
+fn siphash_2_4(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,
@@ -331,10 +368,10 @@ fn sip_round(state: &mut [u64; 4]) {
 }
 
 /// CRC-32 of IEEE 802.3, lowest bit first.
-fn crc32(bytes: &[u8]) -> u32 {
+fn crc32(bytes: impl Iterator<Item = u8>) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
-        crc ^= u32::from(*byte);
+        crc ^= u32::from(byte);
         for _ in 0..8 {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
         }
@@ -378,7 +415,35 @@ mod tests {
                 assert_eq!(path, Some(from_switch[usize::from(port)]), "{text} {port}");
             }
         }
-        assert_eq!(paths("crc32,paths=2").path(address("[::1]:1"), address("[::2]:2")), None);
+        let mapped = address("[::ffff:10.50.0.1]:40000");
+        let path = paths("linux,seed=7,paths=4").path(mapped, address("10.77.1.2:20038"));
+        assert_eq!(path, Some(1), "a mapped address is that of an IPv4 packet");
+        assert_eq!(paths("crc32,paths=2").path(address("10.50.0.1:1"), address("[::2]:2")), None);
+    }
+
+    /// The same of `ip -6 route get`, with `net.ipv6.fib_multipath_hash_policy=1`.
+    #[test]
+    fn linux_takes_these_paths_of_ipv6() {
+        for (text, to_switch, from_switch) in [
+            ("linux,seed=7,paths=4", [2, 1, 2, 3, 2, 3, 0, 3], [1, 0, 3, 2, 1, 3, 3, 3]),
+            ("linux,seed=1,paths=2", [1, 0, 1, 1, 1, 1, 0, 1], [1, 0, 0, 1, 1, 0, 1, 1]),
+            ("linux,seed=3735928559,paths=3", [2, 0, 0, 2, 0, 2, 2, 1], [1, 2, 1, 0, 0, 2, 2, 1]),
+            ("linux,seed=42,paths=8", [3, 4, 0, 2, 0, 3, 0, 5], [3, 7, 6, 0, 4, 5, 7, 7]),
+        ] {
+            let paths = paths(text);
+            for (first, ip, switch, expected) in [
+                (40_000, "[fd00:50::1]:1", "[fd00:77::1:2]:20038", to_switch),
+                (33_000, "[fd00:50::9]:1", "[fd00:77::200:1]:20038", from_switch),
+            ] {
+                let found = (first..).take(8).map(|port| {
+                    let worker = SocketAddr::new(address(ip).ip(), port);
+                    let path = paths.path(worker, address(switch));
+                    assert_eq!(paths.path(address(switch), worker), path, "both directions");
+                    path
+                });
+                assert!(found.eq(expected.map(Some)), "{text} {switch}");
+            }
+        }
     }
 
     #[test]
@@ -389,6 +454,10 @@ mod tests {
         for (port, crc) in (40_000..).zip(crcs) {
             let worker = SocketAddr::new(address("10.50.0.1:1").ip(), port);
             assert_eq!(paths.path(worker, address("10.77.1.2:20038")), Some((crc % 7) as u8));
+        }
+        for (port, crc) in (40_000..).zip([0xd014_4d01_u32, 0xd1d6_2736, 0xd390_996f, 0xd252_f358]) {
+            let worker = SocketAddr::new(address("[fd00:50::1]:1").ip(), port);
+            assert_eq!(paths.path(worker, address("[fd00:77::1:2]:20038")), Some((crc % 7) as u8));
         }
     }
 

@@ -43,7 +43,7 @@ pub enum EmbeddedError {
     },
     /// The hash of a packet to and from this switch cannot be computed.
     #[error(
-        "the hash of equal paths is over the address at which workers reach the switch: listen at that one, of IPv4, instead of {address}"
+        "the hash of equal paths is over the address at which workers reach the switch: listen at that one instead of {address}"
     )]
     EqualPaths {
         /// Where the switch listens.

@@ -323,7 +323,7 @@ impl Builder {
         let data = queues.first().map_or(self.listen, |queue| queue.data);
         // The data path may have an address of its own, at which the kernel has no ports.
         let separate = data.ip() != self.listen.ip();
-        if self.equal_paths.is_some() && (data.ip().is_unspecified() || data.is_ipv6()) {
+        if self.equal_paths.is_some() && data.ip().is_unspecified() {
             return Err(EmbeddedError::EqualPaths { address: data.ip() });
         }
         let control = if separate { SocketAddr::new(self.listen.ip(), data.port()) } else { data };

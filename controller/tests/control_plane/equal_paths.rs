@@ -72,7 +72,7 @@ fn orders(bench: &Bench, id: SessionId) -> Vec<PortSet> {
 fn ways(first: u16) -> Vec<Way> {
     let worker = SocketAddr::new([127, 0, 0, 1].into(), first);
     let switch = "10.9.0.1:20038".parse().expect("an address");
-    equal_paths().ways(worker, PORTS, switch).expect("addresses of IPv4")
+    equal_paths().ways(worker, PORTS, switch).expect("both are of IPv4")
 }
 
 /// Ports of each path, upwards.

@@ -72,7 +72,7 @@ fn wrong_arguments_are_errors_of_kind_usage() {
         "switch --path-hash crc32,paths=4 --paths 2",
         "switch --path-hash crc32,paths=4 --path-policy spray",
         "switch --path-hash crc32,paths=4 --listen 0.0.0.0:0",
-        "switch --path-hash crc32,paths=4 --listen [::1]:0",
+        "switch --path-hash crc32,paths=4 --listen [::]:0",
         "switch --cores 5-1",
         "switch --cores 0,1 --listen 127.0.0.1:0",
         "switch --cores 1023 --listen 127.0.0.1:0",

@@ -8,6 +8,7 @@ mod congestion;
 mod controlled;
 mod groups;
 mod multipath;
+mod path_hash;
 mod paths;
 mod payloads;
 mod reductions;
