@@ -101,7 +101,7 @@ pub unsafe extern "C" fn netfold_builder_free(builder: *mut netfold_builder) {
 /// # Safety
 ///
 /// `builder` is null or a builder that was not freed, and is used by nothing else meanwhile.
-unsafe fn edit(
+pub(crate) unsafe fn edit(
     builder: *mut netfold_builder,
     edit: impl FnOnce(&mut netfold_builder, Builder) -> Result<Builder, Failure>,
 ) -> netfold_result {
@@ -612,7 +612,7 @@ pub unsafe extern "C" fn netfold_builder_connect(
         if out.is_null() {
             return Err(Failure::null("out"));
         }
-        let comm = Box::into_raw(Box::new(netfold_comm(connect(*builder)?)));
+        let comm = Box::into_raw(Box::new(netfold_comm(connect(*builder)?, None)));
         // SAFETY: by this function's contract.
         unsafe { put(out, comm, "out") }
     })

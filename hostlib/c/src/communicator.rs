@@ -2,15 +2,15 @@
 
 use std::ffi::{c_char, c_void};
 
-use netfold::{Call, Collective, Communicator, CudaStream, DType, Network, ReduceOp, Work};
+use netfold::{Call, Collective, Communicator, CudaStream, DType, Membership, Network, ReduceOp, Work};
 
-use crate::guard::{guard, put, reference};
+use crate::guard::{guard, put, put_text, reference};
 use crate::result::{Failure, netfold_result};
 use crate::tolerance::parse_tolerance;
 use crate::work::netfold_work;
 
 /// One rank's membership of a job. May be used by many threads, but freed by one.
-pub struct netfold_comm(pub(crate) Communicator);
+pub struct netfold_comm(pub(crate) Communicator, pub(crate) Option<Membership>);
 
 /// Element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -452,19 +452,8 @@ pub unsafe extern "C" fn netfold_comm_path(
     guard(|| {
         // SAFETY: by this function's contract.
         let path = unsafe { reference(comm, "comm") }?.0.path().to_string();
-        if text.is_null() || len == 0 {
-            return Err(Failure::null("text"));
-        }
-        let count = path.len().min(len - 1);
-        // SAFETY: `count` and one more are at most `len`, for which `text` is valid by this function's contract.
-        unsafe {
-            std::ptr::copy_nonoverlapping(path.as_ptr(), text.cast(), count);
-            text.add(count).write(0);
-            if !needed.is_null() {
-                needed.write(path.len());
-            }
-        }
-        Ok(())
+        // SAFETY: by this function's contract.
+        unsafe { put_text(&path, text, len, needed) }
     })
 }
 
@@ -512,7 +501,7 @@ pub unsafe extern "C" fn netfold_comm_split(
             return Err(Failure::null("out"));
         }
         let group = match comm.0.split(u32::try_from(color).ok(), key)? {
-            Some(builder) => Box::into_raw(Box::new(netfold_comm(builder.connect()?))),
+            Some(builder) => Box::into_raw(Box::new(netfold_comm(builder.connect()?, None))),
             None => std::ptr::null_mut(),
         };
         // SAFETY: by this function's contract.

@@ -59,3 +59,29 @@ pub(crate) unsafe fn put<T>(out: *mut T, value: T, what: &str) -> Result<(), Fai
     unsafe { out.write(value) };
     Ok(())
 }
+
+/// Writes a text, as much as fits in `len` bytes, zero-terminated, and its whole length.
+///
+/// # Safety
+///
+/// `text` is null or valid for writes of `len` bytes; `needed` is null or valid for a write.
+pub(crate) unsafe fn put_text(
+    written: &str,
+    text: *mut c_char,
+    len: usize,
+    needed: *mut usize,
+) -> Result<(), Failure> {
+    if text.is_null() || len == 0 {
+        return Err(Failure::null("text"));
+    }
+    let count = written.len().min(len - 1);
+    // SAFETY: `count` and one more are at most `len`, for which `text` is valid by this function's contract.
+    unsafe {
+        std::ptr::copy_nonoverlapping(written.as_ptr(), text.cast(), count);
+        text.add(count).write(0);
+        if !needed.is_null() {
+            needed.write(written.len());
+        }
+    }
+    Ok(())
+}

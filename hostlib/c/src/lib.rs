@@ -17,6 +17,7 @@ mod communicator;
 mod exchange;
 mod guard;
 mod logging;
+mod resize;
 mod result;
 mod tolerance;
 mod work;
@@ -43,6 +44,10 @@ pub use communicator::{
     netfold_network, netfold_op,
 };
 pub use logging::{netfold_log_fn, netfold_log_level, netfold_set_log};
+pub use resize::{
+    netfold_builder_join_running, netfold_builder_set_resizable, netfold_comm_generation, netfold_comm_grow,
+    netfold_comm_lost, netfold_comm_membership_address, netfold_comm_shrink, netfold_comm_survivors,
+};
 pub use result::{
     netfold_advice, netfold_last_error, netfold_last_error_advice, netfold_last_error_peer, netfold_result,
     netfold_result_name,

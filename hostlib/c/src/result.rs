@@ -53,6 +53,10 @@ pub enum netfold_result {
     Failed = 20,
     /// Memory of a CUDA device cannot be used, or the device failed.
     Cuda = 21,
+    /// Not all ranks asked for another generation in time, or not all processes that were to join came.
+    NotResized = 22,
+    /// This rank was taken as lost, and its job continues without it.
+    Excluded = 23,
 }
 
 /// What a trainer should do about a result.
@@ -135,6 +139,8 @@ impl From<Error> for Failure {
             "forked" => netfold_result::Forked,
             "taken" => netfold_result::Taken,
             "cuda" | "device_lost" => netfold_result::Cuda,
+            "not_resized" => netfold_result::NotResized,
+            "excluded" => netfold_result::Excluded,
             _ => netfold_result::Failed,
         };
         let advice = match error.advice() {
@@ -189,7 +195,7 @@ names! {
     Refused c"refused", JoinTimeout c"join_timeout", Protocol c"protocol", Io c"io", Unsupported c"unsupported",
     Length c"length", Mismatch c"mismatch", PeerLost c"peer_lost", SwitchLost c"switch_lost", Aborted c"aborted",
     Closed c"closed", Forked c"forked", Again c"again", Taken c"taken", Failed c"failed",
-    Cuda c"cuda",
+    Cuda c"cuda", NotResized c"not_resized", Excluded c"excluded",
 }
 
 /// A short, stable name of a result code, for example "peer_lost"; "unknown" for other numbers. Never NULL.

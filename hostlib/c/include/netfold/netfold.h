@@ -110,6 +110,14 @@ typedef enum {
    * Memory of a CUDA device cannot be used, or the device failed.
    */
   NETFOLD_RESULT_CUDA = 21,
+  /**
+   * Not all ranks asked for another generation in time, or not all processes that were to join came.
+   */
+  NETFOLD_RESULT_NOT_RESIZED = 22,
+  /**
+   * This rank was taken as lost, and its job continues without it.
+   */
+  NETFOLD_RESULT_EXCLUDED = 23,
 } netfold_result;
 
 /**
@@ -876,6 +884,84 @@ void netfold_comm_free(netfold_comm *comm);
 netfold_result netfold_set_log(netfold_log_fn call,
                                void *context,
                                int32_t level);
+
+/**
+ * Whether the job shrinks and grows in place (netfold_comm_shrink, netfold_comm_grow), the same on all ranks. The control port, a switch's own or a
+ * controller, decides which ranks each generation of the job has; without one the ranks, which are then linked by a rendezvous or an exchange, decide by a quorum:
+ * more than half of them, or half with rank 0. Not for groups. The default is false.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_resizable(netfold_builder *builder,
+                                             bool on);
+
+/**
+ * Makes this a process that joins a resizable job of this name that runs, when its ranks grow by it: without rank and world size. Without a control port
+ * the rendezvous is the address of any member (netfold_comm_membership_address; at first, the job's own rendezvous). netfold_builder_connect then
+ * waits until it has a rank, for the join timeout at most.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_join_running(netfold_builder *builder);
+
+/**
+ * Continues without ranks that are lost: every rank that remains calls it, after an error that ended the job. The ranks are numbered anew, in the order of their
+ * former ranks, and the communicator is that of the next generation (see netfold_comm_rank, netfold_comm_world_size, netfold_comm_lost). Operations that
+ * were in flight have failed, and groups of the former generation have ended. A rank that is connected and does not call it in time is not left out: the
+ * result is NETFOLD_RESULT_NOT_RESIZED. A rank that was taken as lost and returns gets NETFOLD_RESULT_EXCLUDED: free the communicator. After all
+ * other failures it may be called again.
+ *
+ * Memory: `comm` is null, or a communicator that was not freed and that no other thread uses meanwhile.
+ */
+netfold_result netfold_comm_shrink(netfold_comm *comm,
+                                   uint64_t timeout_ms);
+
+/**
+ * Continues with `joining` more ranks, 1 or more, which join as netfold_builder_join_running says: every rank calls it at the same point, and waits until so
+ * many processes have come. They are numbered after the ranks that there are. After NETFOLD_RESULT_NOT_RESIZED the communicator is as it was before.
+ *
+ * Memory: As for netfold_comm_shrink.
+ */
+netfold_result netfold_comm_grow(netfold_comm *comm,
+                                 uint16_t joining,
+                                 uint64_t timeout_ms);
+
+/**
+ * The generation of a resizable job, from 1; it grows by one whenever the job shrinks or grows. 0 of other jobs.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ */
+netfold_result netfold_comm_generation(const netfold_comm *comm,
+                                       uint32_t *out);
+
+/**
+ * How many ranks of this generation were in the former one: they have the lowest numbers. 0 before this communicator has shrunk or grown.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.
+ */
+netfold_result netfold_comm_survivors(const netfold_comm *comm,
+                                      uint16_t *out);
+
+/**
+ * Ranks of the former generation that are not in this one, as they were numbered there; none before this communicator has shrunk or grown. Writes the first `capacity`
+ * of them to `ranks`, which may be NULL if that is 0, and how many there are, of which the first 128 are known, to `*count`.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `ranks` is null or valid for writes of `capacity` numbers; `count` is null or valid for a write.
+ */
+netfold_result netfold_comm_lost(const netfold_comm *comm,
+                                 uint16_t *ranks,
+                                 size_t capacity,
+                                 size_t *count);
+
+/**
+ * Where processes that join a resizable job without a control port reach this rank, "IP:PORT"; empty of other jobs. Written as by netfold_comm_path.
+ *
+ * Memory: As for netfold_comm_path.
+ */
+netfold_result netfold_comm_membership_address(const netfold_comm *comm,
+                                               char *text,
+                                               size_t len,
+                                               size_t *needed);
 
 /**
  * The message of this thread's last failed call: what went wrong and what to do. Empty when none has failed. Valid until

@@ -31,6 +31,7 @@ static void null_pointers(void)
     netfold_work *work = NULL;
     char text[8];
     uint16_t number;
+    uint32_t generation;
     int32_t network;
     bool done;
     size_t needed;
@@ -63,6 +64,8 @@ static void null_pointers(void)
     IS(netfold_builder_set_stall_timeout(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_busy_poll(NULL, 1), NULL_POINTER);
     IS(netfold_builder_set_idle_timeout(NULL, 1), NULL_POINTER);
+    IS(netfold_builder_set_resizable(NULL, true), NULL_POINTER);
+    IS(netfold_builder_join_running(NULL), NULL_POINTER);
     IS(netfold_builder_connect(NULL, &comm), NULL_POINTER);
     OK(netfold_builder_new(&builder));
     IS(netfold_builder_connect(builder, NULL), NULL_POINTER); /* and frees it */
@@ -88,6 +91,12 @@ static void null_pointers(void)
     IS(netfold_comm_path(NULL, text, sizeof text, &needed), NULL_POINTER);
     IS(netfold_comm_network(NULL, &network), NULL_POINTER);
     IS(netfold_comm_split(NULL, 0, 0, &comm), NULL_POINTER);
+    IS(netfold_comm_shrink(NULL, 1), NULL_POINTER);
+    IS(netfold_comm_grow(NULL, 1, 1), NULL_POINTER);
+    IS(netfold_comm_generation(NULL, &generation), NULL_POINTER);
+    IS(netfold_comm_survivors(NULL, &number), NULL_POINTER);
+    IS(netfold_comm_lost(NULL, &number, 1, &needed), NULL_POINTER);
+    IS(netfold_comm_membership_address(NULL, text, sizeof text, &needed), NULL_POINTER);
     IS(netfold_comm_abort(NULL), NULL_POINTER);
     IS(netfold_comm_failure(NULL), NULL_POINTER);
     IS(netfold_comm_leave(NULL), NULL_POINTER);
@@ -263,6 +272,22 @@ static void look(netfold_comm *comm, const struct member *member)
     CHECK(strlen(little) == 4 && strncmp(little, text, 4) == 0);
     IS(netfold_comm_path(comm, NULL, 0, &needed), NULL_POINTER);
     IS(netfold_comm_path(comm, little, 0, &needed), NULL_POINTER);
+    /* The job is not resizable. */
+    uint32_t generation = 7;
+    OK(netfold_comm_generation(comm, &generation));
+    OK(netfold_comm_survivors(comm, &rank));
+    OK(netfold_comm_lost(comm, &world, 1, &needed));
+    CHECK(generation == 0 && rank == 0 && needed == 0 && world == member->world);
+    IS(netfold_comm_generation(comm, NULL), NULL_POINTER);
+    IS(netfold_comm_survivors(comm, NULL), NULL_POINTER);
+    IS(netfold_comm_lost(comm, NULL, 1, &needed), NULL_POINTER);
+    IS(netfold_comm_lost(comm, &rank, 1, NULL), NULL_POINTER);
+    OK(netfold_comm_membership_address(comm, text, sizeof text, &needed));
+    CHECK(text[0] == '\0' && needed == 0);
+    IS(netfold_comm_membership_address(comm, NULL, 8, NULL), NULL_POINTER);
+    IS(netfold_comm_shrink(comm, 1000), ARGUMENT);
+    IS(netfold_comm_grow(comm, 1, 1000), ARGUMENT);
+    IS(netfold_comm_grow(comm, 0, 1000), ARGUMENT);
     OK(netfold_comm_failure(comm));
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use netfold_controller::JobEvent;
 use netfold_embedded::{EmbeddedSwitch, Tampering};
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_io::vacant_address;
@@ -100,6 +101,41 @@ fn contributions_are_left_out_within_the_tolerance() {
         assert!(line.contains(&format!("lacking {}, odd 0", u8::from(lacking))), "{line}");
     }
     assert!(exact.contains("partial 0,"), "{exact}");
+}
+
+/// Three processes of which one dies, so that two remain; then another one joins.
+#[test]
+fn a_job_shrinks_and_grows_in_place() {
+    if !tools("resizable jobs of C programs") {
+        return;
+    }
+    let mut flags = pkg_config(&["--cflags", "--libs"]);
+    flags.extend(["-std=c11", "-pedantic", "-D_POSIX_C_SOURCE=200809L"].map(str::to_owned));
+    let program = compile("gcc", "hostlib/c/tests/suite/resize.c", "resize", &flags);
+    let (started, worlds) = std::sync::mpsc::channel();
+    let note = move |event: &JobEvent| {
+        if let JobEvent::Started { spec, .. } = event {
+            let _ = started.send(spec.world);
+        }
+    };
+    let switch = EmbeddedSwitch::builder().on_event(note).start().unwrap();
+    let process = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", prefix().join("lib"));
+        command.arg(switch.control().to_string()).arg("resize").args(arguments);
+        CapturedProcess::start(&mut command, LIMIT)
+    };
+    let ranks = ["0", "1", "2"].map(|rank| process(&[rank, "3"]));
+    let next = || worlds.recv_timeout(LIMIT).expect("the next generation starts");
+    assert_eq!([next(), next()], [3, 2]);
+    let joined = process(&["join"]);
+    for (rank, running) in ranks.into_iter().enumerate() {
+        let output = running.finish().success();
+        assert_eq!(output.contains("resize: passed"), rank < 2, "rank {rank}: {output}");
+    }
+    let output = joined.finish().success();
+    assert!(output.contains("generation 3: rank 2 of 3"), "{output}");
+    assert!(output.contains("resize: passed"), "{output}");
 }
 
 #[test]
