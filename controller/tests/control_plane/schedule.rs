@@ -86,7 +86,7 @@ fn one_of_two_jobs_that_collide_is_delayed() {
 /// Ranks of a group of a job.
 fn start_group(bench: &mut Bench, (job, group): (&str, &str), world: u16, port: u16) -> Vec<SessionId> {
     let ask = |rank: u16| {
-        let id = bench.open().unwrap();
+        let id = bench.open().expect("there is room");
         let join = Join::new(job, (rank, world), Mode::Bfp16, 64, port + rank);
         bench.say(id, SessionRequest::Join(Join { group: group.into(), ..join }));
         id
