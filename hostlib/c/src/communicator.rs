@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use netfold::{Call, Collective, Communicator, CudaStream, DType, Membership, Network, ReduceOp, Work};
 
-use crate::guard::{guard, put, put_text, reference};
+use crate::guard::{guard, put, put_list, put_text, reference};
 use crate::result::{Failure, netfold_result};
 use crate::tolerance::parse_tolerance;
 use crate::work::netfold_work;
@@ -454,6 +454,27 @@ pub unsafe extern "C" fn netfold_comm_path(
         let path = unsafe { reference(comm, "comm") }?.0.path().to_string();
         // SAFETY: by this function's contract.
         unsafe { put_text(&path, text, len, needed) }
+    })
+}
+
+/// The part of each of the job's trees in its next operations, of 1: even at first, then in proportion to the rates that the ranks have measured. 0 for a tree
+/// that is lost. Writes the first `capacity` parts to `shares`, which may be NULL if that is 0, and how many trees there are to `*count`: none without a switch.
+///
+/// # Safety
+///
+/// `comm` is null or a communicator that was not freed; `shares` is null or valid for writes of `capacity` numbers; `count` is null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_tree_shares(
+    comm: *const netfold_comm,
+    shares: *mut f64,
+    capacity: usize,
+    count: *mut usize,
+) -> netfold_result {
+    guard(|| {
+        // SAFETY: by this function's contract.
+        let trees = unsafe { reference(comm, "comm") }?.0.tree_shares();
+        // SAFETY: by this function's contract; `shares` is memory of the caller, which `trees` is not.
+        unsafe { put_list(&trees, (shares, "shares"), capacity, count) }
     })
 }
 

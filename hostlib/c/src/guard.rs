@@ -85,3 +85,27 @@ pub(crate) unsafe fn put_text(
     }
     Ok(())
 }
+
+/// Writes a list: the first `capacity` of its elements, and how many there are.
+///
+/// # Safety
+///
+/// `to` is null or valid for writes of `capacity` elements, and not part of `list`; `count` is null or valid for a write.
+pub(crate) unsafe fn put_list<T: Copy>(
+    list: &[T],
+    to: (*mut T, &'static str),
+    capacity: usize,
+    count: *mut usize,
+) -> Result<(), Failure> {
+    if to.0.is_null() && capacity > 0 {
+        return Err(Failure::null(to.1));
+    }
+    // SAFETY: by this function's contract.
+    unsafe { put(count, list.len(), "count") }?;
+    let written = list.len().min(capacity);
+    if written > 0 {
+        // SAFETY: `to` is not null, since there is room, and is valid for `capacity` elements by this function's contract.
+        unsafe { std::ptr::copy_nonoverlapping(list.as_ptr(), to.0, written) };
+    }
+    Ok(())
+}

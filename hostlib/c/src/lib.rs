@@ -40,8 +40,8 @@ pub use communicator::{
     netfold_comm_all_reduce_with_feedback, netfold_comm_barrier, netfold_comm_failure, netfold_comm_free,
     netfold_comm_leave, netfold_comm_network, netfold_comm_path, netfold_comm_rank, netfold_comm_run,
     netfold_comm_split, netfold_comm_start, netfold_comm_start_cuda, netfold_comm_start_in_class,
-    netfold_comm_start_tolerating, netfold_comm_start_with_feedback, netfold_comm_world_size, netfold_dtype,
-    netfold_network, netfold_op,
+    netfold_comm_start_tolerating, netfold_comm_start_with_feedback, netfold_comm_tree_shares,
+    netfold_comm_world_size, netfold_dtype, netfold_network, netfold_op,
 };
 pub use logging::{netfold_log_fn, netfold_log_level, netfold_set_log};
 pub use resize::{

@@ -7,7 +7,7 @@ use netfold::{Communicator, Error, Membership};
 
 use crate::builder::{edit, netfold_builder};
 use crate::communicator::netfold_comm;
-use crate::guard::{exclusive, guard, put, put_text, reference};
+use crate::guard::{exclusive, guard, put, put_list, put_text, reference};
 use crate::result::{Failure, netfold_result};
 
 /// Whether the job shrinks and grows in place (netfold_comm_shrink, netfold_comm_grow), the same on all ranks. The control port, a switch's own or a
@@ -133,17 +133,8 @@ pub unsafe extern "C" fn netfold_comm_lost(
         // SAFETY: by this function's contract.
         let membership = unsafe { reference(comm, "comm") }?.1.as_ref();
         let lost = membership.map_or(&[][..], |membership| &membership.lost);
-        if ranks.is_null() && capacity > 0 {
-            return Err(Failure::null("ranks"));
-        }
-        // SAFETY: by this function's contract.
-        unsafe { put(count, lost.len(), "count") }?;
-        let written = lost.len().min(capacity);
-        if written > 0 {
-            // SAFETY: `ranks` is valid for `capacity` numbers by this function's contract, and is memory of the caller, which `lost` is not.
-            unsafe { std::ptr::copy_nonoverlapping(lost.as_ptr(), ranks, written) };
-        }
-        Ok(())
+        // SAFETY: by this function's contract; `ranks` is memory of the caller, which `lost` is not.
+        unsafe { put_list(lost, (ranks, "ranks"), capacity, count) }
     })
 }
 

@@ -824,6 +824,17 @@ netfold_result netfold_comm_path(const netfold_comm *comm,
                                  size_t *needed);
 
 /**
+ * The part of each of the job's trees in its next operations, of 1: even at first, then in proportion to the rates that the ranks have measured. 0 for a tree
+ * that is lost. Writes the first `capacity` parts to `shares`, which may be NULL if that is 0, and how many trees there are to `*count`: none without a switch.
+ *
+ * Memory: `comm` is null or a communicator that was not freed; `shares` is null or valid for writes of `capacity` numbers; `count` is null or valid for a write.
+ */
+netfold_result netfold_comm_tree_shares(const netfold_comm *comm,
+                                        double *shares,
+                                        size_t capacity,
+                                        size_t *count);
+
+/**
  * What connects the ranks (a netfold_network): the same on all ranks while nothing fails, and a ring after the switch was lost.
  *
  * Memory: `comm` is null or a communicator that was not freed; `out` is null or valid for a write.

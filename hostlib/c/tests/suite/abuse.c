@@ -89,6 +89,7 @@ static void null_pointers(void)
     IS(netfold_comm_rank(NULL, &number), NULL_POINTER);
     IS(netfold_comm_world_size(NULL, &number), NULL_POINTER);
     IS(netfold_comm_path(NULL, text, sizeof text, &needed), NULL_POINTER);
+    IS(netfold_comm_tree_shares(NULL, NULL, 0, &needed), NULL_POINTER);
     IS(netfold_comm_network(NULL, &network), NULL_POINTER);
     IS(netfold_comm_split(NULL, 0, 0, &comm), NULL_POINTER);
     IS(netfold_comm_shrink(NULL, 1), NULL_POINTER);
@@ -266,6 +267,13 @@ static void look(netfold_comm *comm, const struct member *member)
     OK(netfold_comm_network(comm, &network));
     CHECK(network == (member->table != NULL ? NETFOLD_NETWORK_RING : NETFOLD_NETWORK_SHARED_MEMORY));
     IS(netfold_comm_network(comm, NULL), NULL_POINTER);
+    /* The ranks are not at a switch. */
+    double share = 7;
+    OK(netfold_comm_tree_shares(comm, &share, 1, &needed));
+    CHECK(needed == 0 && share == 7);
+    OK(netfold_comm_tree_shares(comm, NULL, 0, &needed));
+    IS(netfold_comm_tree_shares(comm, NULL, 1, &needed), NULL_POINTER);
+    IS(netfold_comm_tree_shares(comm, &share, 1, NULL), NULL_POINTER);
     OK(netfold_comm_path(comm, text, sizeof text, &needed));
     CHECK(strlen(text) == needed);
     OK(netfold_comm_path(comm, little, sizeof little, NULL));
