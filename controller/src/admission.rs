@@ -36,6 +36,7 @@ mod spilled;
 mod stalls;
 mod switches;
 mod tenants;
+mod wires;
 
 pub use self::links::DRAINED_AT_ONCE;
 pub use crate::jobs::SessionId;
@@ -46,6 +47,7 @@ use self::rate_limiter::CredentialRateLimiter;
 use self::rebalance::TreeMoves;
 use self::schedule::Ranked;
 use self::sharing::Reallocations;
+use self::wires::Wires;
 use crate::bands::Banding;
 use crate::equal_paths::EqualPaths;
 use crate::executor::TenantTask;
@@ -312,6 +314,8 @@ pub struct Coordinator {
     forming: BTreeMap<u64, FormingTree>,
     formations: u64,
     active: BTreeMap<u16, ActiveTree>,
+    /// The links that these use.
+    wires: Wires,
     /// Memberships of resizable jobs, by numbers that are never reused.
     memberships: BTreeMap<u64, Membership>,
     memberships_made: u64,
@@ -369,6 +373,7 @@ impl Coordinator {
             forming: BTreeMap::new(),
             formations: 0,
             active: BTreeMap::new(),
+            wires: Wires::default(),
             memberships: BTreeMap::new(),
             memberships_made: 0,
             membership_numbers: BTreeMap::new(),

@@ -159,6 +159,8 @@ pub(crate) struct ActiveTree {
     pub(crate) phase: TreePhase,
     pub(crate) placement: Arc<Placement>,
     pub(crate) ranges: HeldRanges,
+    /// The links that it uses, by the coordinator's numbers, each once: those of hosts, then those between switches.
+    pub(crate) wires: Box<[usize]>,
     /// Whether its members can go on by themselves when their place is taken away, and come again.
     pub(crate) movable: bool,
     /// Since when it has this place.

@@ -8,34 +8,6 @@ use crate::schedule::Schedule;
 use netfold_control::Band;
 use netfold_control::SessionEvent;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-
-/// A link that jobs may share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Wire {
-    /// Between a host and a switch.
-    Host(usize, IpAddr),
-    /// Between two switches, by its number in the fleet.
-    Switches(usize),
-}
-
-/// The links of jobs that run, numbered as they are met.
-#[derive(Default)]
-struct Wires {
-    numbers: BTreeMap<Wire, usize>,
-    rates_bps: Vec<u64>,
-}
-
-impl Wires {
-    fn number(&mut self, wire: Wire, rate_bps: u64) -> usize {
-        let next = self.rates_bps.len();
-        let number = *self.numbers.entry(wire).or_insert(next);
-        if number == next {
-            self.rates_bps.push(rate_bps);
-        }
-        number
-    }
-}
 
 impl Coordinator {
     /// Gives every job that runs its classes. Members whose classes change are notified if they have asked for it.
@@ -84,13 +56,13 @@ impl Coordinator {
 
     /// What these jobs contend with, in their order: the links that their trees use, and the rates of these.
     pub(super) fn contenders(&self, jobs: &[(&JobName, Vec<&ActiveTree>)]) -> (Vec<Contender>, Vec<u64>) {
-        let mut wires = Wires::default();
+        let mut wires = self.wires.dense();
         let contender = |(name, trees): &(&JobName, Vec<&ActiveTree>)| {
             let iteration = trees.first().and_then(|tree| self.ranked_iteration(tree));
             let ranked = self.config.banding.ranking == Ranking::Crux && iteration.is_some();
             // Nothing else needs the links.
             let needed = ranked || self.config.schedule == Schedule::Cassini;
-            let trees = trees.iter().filter(|_| needed).map(|tree| self.wires_of(tree, &mut wires));
+            let trees = trees.iter().filter(|_| needed).map(|tree| wires.of(&tree.wires));
             Contender {
                 priority: self.tenants.get(&name.tenant).map_or(0, |tenant| tenant.priority),
                 iteration,
@@ -99,23 +71,6 @@ impl Coordinator {
         };
         let contenders = jobs.iter().map(contender).collect();
         (contenders, wires.rates_bps)
-    }
-
-    fn wires_of(&self, active: &ActiveTree, wires: &mut Wires) -> Vec<usize> {
-        let placement = &active.placement;
-        let link_bps = self.config.banding.link_bps;
-        let hosts = placement.members.iter().zip(&placement.shape().workers);
-        let hosts = hosts.map(|(member, at)| (Wire::Host(placement.switches[*at], member.ip()), link_bps));
-        let switches = placement.chosen.edges.iter().map(|edge| {
-            let link = edge.link.index();
-            (Wire::Switches(link), self.fleet.link_rate(link).unwrap_or(link_bps))
-        });
-        let mut numbers: Vec<usize> =
-            hosts.chain(switches).map(|(wire, rate_bps)| wires.number(wire, rate_bps)).collect();
-        // A host may have several workers, whose contributions it sums itself or sends one after the other.
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
     }
 
     /// A worker asks for its job's classes of packets, now and whenever they change.

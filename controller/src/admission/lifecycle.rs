@@ -136,6 +136,7 @@ impl Coordinator {
             phase: TreePhase::Installing,
             placement: Arc::clone(&placement),
             ranges,
+            wires: self.wires.take(&placement, &self.fleet, self.config.banding.link_bps),
             movable,
             since: self.now,
             first_chunk: None,
@@ -456,6 +457,7 @@ impl Coordinator {
     /// The switches hold nothing of the job any more.
     fn release(&mut self, job: u16) {
         if let Some(active) = self.active.remove(&job) {
+            self.wires.release(&active.wires);
             self.fleet.release(&active.placement, active.ranges, &active.released);
             self.persist_released(job);
         }

@@ -79,6 +79,7 @@ impl Coordinator {
             phase: TreePhase::Running,
             placement: Arc::clone(&placement),
             ranges,
+            wires: self.wires.take(&placement, &self.fleet, self.config.banding.link_bps),
             movable: record.movable,
             since: self.now,
             first_chunk: Some(first_chunk),
