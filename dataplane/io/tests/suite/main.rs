@@ -2,6 +2,7 @@
 
 mod allocation;
 mod capture;
+mod hops;
 mod links;
 mod shm;
 mod sockets;
