@@ -46,6 +46,8 @@ fn an_unwritable_file_is_an_error() {
 fn a_profile_that_does_not_fit_a_target_names_those_that_do() {
     for (wrong, target, fits) in [
         ("p4 emit --target tna --profile hardware", "tna", "tofino"),
+        ("p4 emit --target tna --profile tofino --ops sum,max --lanes 64", "tna", "tofino"),
+        ("p4 emit --target t2na --profile tofino --owners true --lanes 72", "t2na", "tofino"),
         ("p4 emit --target pna --profile hardware", "pna", "nic"),
         ("p4 emit --target swx --profile float", "swx", "hardware"),
         ("p4 emit --target xdp --profile half", "xdp", "hardware"),
