@@ -181,7 +181,7 @@ struct Compiled {
     bfrt: Option<&'static str>,
 }
 
-/// Programs with every feature at the most words, beside those of the named profiles.
+/// The named profiles that print for Tofino, and programs with every feature at the most words.
 fn compiled() -> Vec<Compiled> {
     let base = Profile::tofino();
     let words = |lane_words| Profile { lane_words, ..base.clone() };
@@ -198,6 +198,7 @@ fn compiled() -> Vec<Compiled> {
         ("queues", one, Profile { priorities: 4, ..words(70) }, None),
         ("features", one, featured(words(14)), Some("features.json")),
         ("sum_max", one, ops(&[LaneOp::Sum, LaneOp::Max], 62), None),
+        ("nic", two, profile::by_name("nic").unwrap(), None),
         ("queues", two, Profile { priorities: 4, ..words(84) }, None),
         ("features", two, featured(words(70)), Some("features.json")),
         ("features_tree", two, featured(tree(70)), None),
