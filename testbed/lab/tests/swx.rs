@@ -74,7 +74,7 @@ fn the_software_pipeline_and_the_interpreter_agree() {
 
 #[test]
 fn packets_of_p4testgen_pass_the_software_pipeline() {
-    const TESTS: u32 = 120;
+    const TESTS: u32 = 30;
     if !testgen::is_present() {
         println!("skipped: p4testgen is not on PATH (see p4.org)");
         return;
@@ -93,7 +93,7 @@ fn packets_of_p4testgen_pass_the_software_pipeline() {
             .unwrap_or_else(|difference| panic!("{name}: {difference}\n{text}"));
     }
     println!("SWX, packets of P4Testgen: 0 differences; {total}");
-    assert!(total.packets > 50 && total.copies > 20, "{total}");
+    assert!(total.packets > 20 && total.copies > 4, "{total}");
 }
 
 /// Packets a second of a pipeline's ingress, in bursts, on this thread.
