@@ -83,7 +83,7 @@ pub struct JobView {
     pub findings: Vec<Finding>,
     /// Its last stalls and those of its groups, at most [`STALLS_MAX`]: those that last, then those that are over, the newest first.
     pub stalls: Vec<StallView>,
-    /// Its communication pattern, as its workers measure it; once there is one. Not that of its groups.
+    /// Its communication pattern, as its workers measure it; once there is one. That of its groups, where its own workers do not communicate.
     pub pattern: Option<PatternView>,
     /// How its workers use their paths, where they have several UDP ports; once they have reported it. Not those of its groups.
     pub paths: Option<PathsView>,
