@@ -348,8 +348,8 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
             "the occupant of a slot takes two stages more, and this back end prints none",
         );
     }
-    let bytes = BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes();
-    let most = chip.parsed_max();
+    let headers = BYTES_OUTER + netfold_wire::header::LEN as u32;
+    let (bytes, most) = (headers + profile.payload_bytes(), chip.parsed_max());
     if Features::of(profile).whole && bytes > most {
         return Err(Refusal {
             target: chip.name(),
@@ -357,8 +357,9 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
                 "packets of {bytes} bytes whose lanes are removed in egress (owners, trimming, transit)"
             ),
             limit: format!(
-                "egress of {} takes {most} bytes of a packet; use fewer words (--lanes)",
-                chip.name()
+                "egress of {} takes {most} bytes of a packet; use at most {} words (--lanes)",
+                chip.name(),
+                ((most - headers) / 4) & !1
             ),
         });
     }
