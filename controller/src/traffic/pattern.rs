@@ -68,13 +68,8 @@ impl TreePatterns {
             deviation: u32::try_from(median(|pattern| pattern.deviation.into())).unwrap_or(u32::MAX),
             age_us: 0,
         };
-        // Reports are of different iterations: what is common to them is the place in an iteration.
-        let offset = |reported: &Reported| {
-            let whole = i128::from(period_us.max(1));
-            let offset = (micros(reported.begun) - micros(first.begun)).rem_euclid(whole);
-            if offset > whole / 2 { offset - whole } else { offset }
-        };
-        let mut offsets: Vec<i128> = fresh.iter().map(offset).collect();
+        let mut offsets: Vec<i128> =
+            fresh.iter().map(|reported| offset(reported.begun, first.begun, period_us)).collect();
         offsets.sort_unstable();
         let begun = micros(first.begun) + offsets[offsets.len() / 2];
         Some(TreePattern {
@@ -94,11 +89,7 @@ impl TreePattern {
         if groups.iter().any(|group| group.pattern.period_us.abs_diff(period_us) > period_us / ALIKE) {
             return None;
         }
-        let whole = i128::from(period_us.max(1));
-        let offset = |group: &Self| {
-            let offset = (micros(group.begun) - micros(first.begun)).rem_euclid(whole);
-            if offset > whole / 2 { offset - whole } else { offset }
-        };
+        let offset = |group: &Self| offset(group.begun, first.begun, period_us);
         let begin = groups.iter().map(offset).min()?;
         let end = groups.iter().map(|group| offset(group) + i128::from(group.pattern.span_us)).max()?;
         let most = |value: fn(&CommunicationPattern) -> u64| {
@@ -122,6 +113,14 @@ impl TreePattern {
         let members = groups.iter().map(|group| group.members).sum();
         Some(Self { pattern, begun: Duration::from_micros(u64::try_from(begun).unwrap_or(0)), members })
     }
+}
+
+/// Microseconds by which one iteration begins behind another, from minus half a period to half a period. They may be different iterations: what is
+/// common to them is the place in a period.
+fn offset(begun: Duration, other: Duration, period_us: u64) -> i128 {
+    let whole = i128::from(period_us.max(1));
+    let offset = (micros(begun) - micros(other)).rem_euclid(whole);
+    if offset > whole / 2 { offset - whole } else { offset }
 }
 
 fn micros(time: Duration) -> i128 {
