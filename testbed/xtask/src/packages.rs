@@ -188,9 +188,11 @@ fn install(packages: &[&str]) -> Result<()> {
     } else {
         bail!("run `{command}` as root");
     };
+    // Another apt-get, as of a machine's first updates, has its lock for minutes.
+    let apt_get = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600"];
     let apt = |arguments: &[&str]| {
         let words: Vec<&str> =
-            prefix.iter().copied().chain(["apt-get", "-q", "-y"]).chain(arguments.iter().copied()).collect();
+            prefix.iter().copied().chain(apt_get).chain(arguments.iter().copied()).collect();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         process::run(&mut command)
