@@ -20,7 +20,7 @@ pub(crate) const TARGETS: &[&str] =
     &["wire", "worker", "pipeline", "control", "ethernet", "documents", "links", "switch_control"];
 
 /// Seconds for each target by default.
-pub(crate) const SECONDS: u64 = 10;
+pub(crate) const SECONDS: u64 = 6;
 
 const MANIFEST: &str = "testbed/fuzz/Cargo.toml";
 

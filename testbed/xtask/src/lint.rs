@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<()> {
     let workspace = packages::workspace();
     let (mut clippy, mut doc) = (cargo(&["clippy", "--all-targets"]), cargo(&["doc", "--no-deps"]));
     clippy.args(&workspace).args(["--", "-D", "warnings"]);
-    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings").envs(as_clippy().into_iter().flatten());
     let mut steps = vec![
         cargo(&["fmt", "--all", "--check"]),
         cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]),
@@ -28,6 +28,16 @@ pub(crate) fn run() -> Result<()> {
         println!("{problem:#}");
     }
     if problems.is_empty() { Ok(()) } else { bail!("{} lint steps failed", problems.len()) }
+}
+
+/// What cargo-clippy sets for cargo: with it, rustdoc takes what clippy has made of the workspace's crates, and cargo does not check them once
+/// more.
+fn as_clippy() -> Option<[(&'static str, std::ffi::OsString); 2]> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let driver = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()).join("bin/clippy-driver");
+    let separator = "__CLIPPY_HACKERY__";
+    let arguments = format!("-D{separator}warnings{separator}");
+    driver.is_file().then(|| [("RUSTC_WORKSPACE_WRAPPER", driver.into()), ("CLIPPY_ARGS", arguments.into())])
 }
 
 /// The checks of deny.toml, without the network: advisories only where their database was fetched before.

@@ -12,7 +12,7 @@ use crate::{clients, executables, fuzz, metadata, packages, tidy};
 /// Run every test, a bounded fuzz run and `tidy`; end with a total
 #[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
-    /// Seconds for each fuzz target; 10, or 60 with --long
+    /// Seconds for each fuzz target; 6, or 60 with --long
     #[arg(long)]
     fuzz_seconds: Option<u64>,
     /// Leave the fuzz run out
