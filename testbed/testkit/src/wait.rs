@@ -7,8 +7,17 @@ use std::time::{Duration, Instant};
 /// How long a condition may take before it is a failure: longer than any takes on a machine with ten busy threads for each core.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The pause between two evaluations of a condition.
+/// The first pause between two evaluations of a condition.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// The longest pause.
+pub const POLL_INTERVAL_MAX: Duration = Duration::from_millis(25);
+
+/// Sleeps for an eighth of what was waited since `start`, within limits: many conditions are evaluated by starting a process, and what takes
+/// long would otherwise take a processor, too.
+fn pause(start: Instant) {
+    thread::sleep((start.elapsed() / 8).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
+}
 
 /// Waits until a condition holds.
 ///
@@ -43,7 +52,7 @@ pub fn poll_within<T>(timeout: Duration, what: impl Display, mut attempt: impl F
             return value;
         }
         assert!(start.elapsed() < timeout, "not within {timeout:?}: {what}");
-        thread::sleep(POLL_INTERVAL);
+        pause(start);
     }
 }
 
@@ -62,7 +71,7 @@ pub fn poll_state<T, E: Debug>(what: impl Display, mut attempt: impl FnMut() -> 
                 assert!(start.elapsed() < HANG_TIMEOUT, "not within {HANG_TIMEOUT:?}: {what}; {state:?}")
             }
         }
-        thread::sleep(POLL_INTERVAL);
+        pause(start);
     }
 }
 
