@@ -4,6 +4,8 @@ use std::io::Write;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use crate::VERSIONS;
+
 fn variable<T: FromStr>(name: &str) -> T {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{name} is not set"))
 }
@@ -19,6 +21,12 @@ pub(crate) struct RankContext {
 }
 
 impl RankContext {
+    /// Whether all operations and windows are tried. The versions of the interface differ in their tables alone, and paths by what is behind the
+    /// interface: the newest version tries all through the switch, others every fifth operation.
+    pub(crate) fn is_thorough(&self) -> bool {
+        self.scenario == "everything" && VERSIONS.last() == Some(&self.version)
+    }
+
     pub(crate) fn from_environment() -> Self {
         Self {
             plugin: variable("HARNESS_PLUGIN"),
@@ -55,14 +63,14 @@ pub(crate) fn report(line: &str) {
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
 }
 
-/// Polls as NCCL's proxy does, but not for ever.
+/// Polls as NCCL's proxy does, but not for ever, and leaves the processor to others in between.
 pub(crate) fn until<T>(what: &str, most: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(value) = poll() {
+        if let Some(value) = (0..100).find_map(|_| poll()) {
             return value;
         }
         assert!(start.elapsed() < most, "{what}: nothing within {most:?}");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
