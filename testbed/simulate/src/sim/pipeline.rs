@@ -11,7 +11,7 @@ use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline, numeric_pipeline};
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header, serial};
 
-use super::switch::{JobSetup, SimSwitch, fold_digest};
+use super::switch::{JobSetup, SimSwitch, fold_lanes};
 
 /// A pipeline with its job table filled, and multicast by list.
 pub struct PipelineSwitch {
@@ -168,15 +168,16 @@ impl SimSwitch for PipelineSwitch {
 
     fn digest(&self, slots: Range<u32>) -> u64 {
         let mut words = Vec::new();
-        for index in 2 * slots.start as usize..2 * slots.end as usize {
+        (2 * slots.start as usize..2 * slots.end as usize).fold(0, |digest, index| {
+            words.clear();
             for register in ["claim", "version", "exponent", "sum", "settled", "contributors", "tally"] {
                 assert!(
                     self.pipeline.read_register(register, index, &mut words),
                     "register {register} exists"
                 );
             }
-        }
-        fold_digest(0, words)
+            fold_lanes(digest, words.iter().copied())
+        })
     }
 
     fn slots(&self) -> u32 {

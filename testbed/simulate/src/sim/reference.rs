@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Numerics, Packet, Reason, VERSION, header, serial};
 
-use super::switch::{JobSetup, SimSwitch, fold_digest};
+use super::switch::{JobSetup, SimSwitch, fold_digest, fold_lanes};
 
 /// A switch whose rules can be read off.
 #[derive(Debug)]
@@ -305,7 +305,7 @@ impl SimSwitch for ReferenceSwitch {
                 slot_set.marked.into(),
             ];
             let digest = fold_digest(digest, tally);
-            fold_digest(digest, slot_set.lanes.iter().map(|lane| lane.cast_unsigned()))
+            fold_lanes(digest, slot_set.lanes.iter().map(|lane| lane.cast_unsigned()))
         })
     }
 
