@@ -249,7 +249,8 @@ def test_what_the_ranks_do_runs_on_processors(tmp_path, scenario):
             assert len(values["ddp"]) == 4 and values["ddp"] == pytest.approx(values.get("fsdp2", values["ddp"]), rel=1e-4)
 
 
-QUANTIZED = {"worlds": [5], "elements": [1, 705], "counts": [1, 705], "steps": 3, "width": 24, "sizes": [4096], "rounds": 1}
+# Few exponents in each block: test_triton.py has them all, and the interpreter takes its time.
+QUANTIZED = {"worlds": [5], "near": 3, "elements": [1, 705], "counts": [1, 705], "steps": 3, "width": 24, "sizes": [4096], "rounds": 1}
 
 
 @pytest.mark.parametrize("scenario", ["kernels", "reductions", "quantize_rates"])

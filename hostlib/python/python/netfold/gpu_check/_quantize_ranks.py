@@ -36,14 +36,14 @@ TOGETHER = 10
 NEAR = 40
 
 
-def every_pattern() -> torch.Tensor:
+def every_pattern(near_by: int = NEAR) -> torch.Tensor:
     """256 blocks of equal length: block E has all patterns with exponents up to E that are near it, and one of each other."""
     mantissas = torch.tensor([sign << 31 | mantissa for sign in (0, 1) for mantissa in MANTISSAS], dtype=torch.int64)
     bits = torch.arange(256, dtype=torch.int64)[:, None] << 23 | mantissas[None, :]
     bits = torch.where(bits >= 1 << 31, bits - (1 << 32), bits).to(torch.int32)
-    blocks = torch.zeros(256, NEAR * len(mantissas) + 256, dtype=torch.int32)
+    blocks = torch.zeros(256, near_by * len(mantissas) + 256, dtype=torch.int32)
     for exponent in range(256):
-        first = max(0, exponent - NEAR + 1)
+        first = max(0, exponent - near_by + 1)
         near, far = bits[first : exponent + 1].reshape(-1), bits[:first, exponent % len(mantissas)]
         blocks[exponent, : near.numel() + far.numel()] = torch.cat([near, far])
     return blocks.view(-1).view(torch.float32)
@@ -121,7 +121,7 @@ def summed(packed: bytes, mode: str, times: int) -> bytes:
 def kernels() -> None:
     """Every kernel against the library's quantiser: every exponent, types, worlds, modes, roundings, tails."""
     found = Comparison()
-    patterns = every_pattern()
+    patterns = every_pattern(OPTIONS.get("near", NEAR))
     # Both ranks would find the same.
     for mode, world, seed in itertools.product(MODES, OPTIONS.get("worlds", (1, 2, 5, 32)) if RANK == 0 else (), (None, 11)):
         found.kernels(f"every exponent, {mode}, {world} ranks, seed {seed}", patterns, patterns.numel() // 256, mode, world, seed)
