@@ -237,8 +237,14 @@ struct BestEffort {
     occupant: MetaId,
     /// 1 in the packet that takes a slot.
     begins: MetaId,
-    /// 1 in a packet whose slot is in use by another job.
+    /// 1 in a packet that is spilled: another job occupies its slot, or none does and it does not take it.
     apart: MetaId,
+    /// The job's bit in register `turns`, the bit of chunk numbers that goes there, and what the register held.
+    mark: MetaId,
+    turn: MetaId,
+    turns: MetaId,
+    /// 1 in a packet whose chunk had one here before.
+    follows: MetaId,
     /// At the aggregator: bits of all children.
     everyone: MetaId,
     /// At the aggregator: 1 in a sum of all.
@@ -251,6 +257,10 @@ impl BestEffort {
             occupant: meta("occupant", 32),
             begins: meta("begins", 8),
             apart: meta("apart", 8),
+            mark: meta("mark", 32),
+            turn: meta("turn", 32),
+            turns: meta("turns", 32),
+            follows: meta("follows", 8),
             everyone: meta("everyone", 32),
             whole: meta("whole", 8),
         }
@@ -432,9 +442,9 @@ impl<'p> Build<'p> {
             let registers = self.bounded_registers(contributions);
             self.program.registers.extend(registers);
         }
-        if self.vars.best_effort.is_some() {
-            let occupant = self.occupant();
-            self.program.registers.push(occupant);
+        if let Some(best_effort) = self.vars.best_effort {
+            let registers = [self.occupant(), self.turns(best_effort)];
+            self.program.registers.extend(registers);
         }
         if let (Numerics::Float, Some(figures)) = (self.profile.numerics, self.figures) {
             self.program.registers.push(self.power(figures));

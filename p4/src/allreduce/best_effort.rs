@@ -1,9 +1,14 @@
 //! Best-effort jobs: jobs that share the slots of a switch, below an aggregator that has slots for each of them.
 //!
 //! The switch combines what it can, and the aggregator is the root of the job's tree, from which all results come. Register `occupant` has the epoch of the
-//! job that occupies a slot, or 0. A child's packet of a best-effort job takes a slot that is free, and joins one that its own job occupies; where another
-//! job does, the packet is *spilled*: sent on to the aggregator, with the child's bit in `bitmap`. So is a duplicate while others are missing. A retransmission takes no slot. The sum of all children
-//! goes to the aggregator as from any switch below a parent, with all their bits. The aggregator's RESULT releases the slot and is multicast; the switch stores none.
+//! job that occupies a slot, or 0. The first packet of a chunk takes a slot that is free, and further ones join it; where another
+//! job occupies the slot, the packet is *spilled*: sent on to the aggregator, with the child's bit in `bitmap`. So is a duplicate while others are missing.
+//!
+//! If the first packet of a chunk is spilled, so are all others, although the slot may be free by then: a contribution that took it would wait for the first one in vain. Register `turns`
+//! has a bit for each job (two jobs whose numbers are equal modulo 32 have the same): the bit of the chunk number in which chunks that follow each other in the slot and set differ, of
+//! the job's latest packet there. Where that differs from the packet's, the packet is the first. An error of it is only a delay, or a chunk that is spilled although there is a slot. A retransmission takes no slot.
+//!
+//! The sum of all children goes to the aggregator as from any switch below a parent, with all their bits. The aggregator's RESULT releases the slot and is multicast; the switch stores none.
 //! The controller's ADVANCE releases the slot if the packet names the epoch that occupies it.
 //!
 //! The aggregator receives packets from one port, whose bits are those in the packet: one child's, or all. A sum of all replaces
@@ -15,10 +20,11 @@
 use netfold_wire::{Flags, Kind, Reason};
 
 use super::steps::{AGGREGATOR, NAMED, SHARED, choose, when};
-use super::{BestEffort, Build, id, reg_action, word};
+use super::{BestEffort, Build, id, reg_action, set, word};
 use crate::ir::*;
 
 const OCCUPANT: &str = "occupant";
+const TURNS: &str = "turns";
 
 impl Build<'_> {
     /// Which job occupies a slot.
@@ -40,10 +46,38 @@ impl Build<'_> {
         self.register(OCCUPANT, 8, RegisterKind::Cells(vec![word("epoch")]), actions)
     }
 
-    fn exec_occupant(&self, action: &str, output: Output) -> Stmt {
-        let at = self.program.registers.iter().position(|register| register.name == OCCUPANT);
+    /// In which turn each job is at a slot.
+    pub(super) fn turns(&self, BestEffort { mark, .. }: BestEffort) -> Register {
+        let old = || vec![Case::always(Expr::Cell(0))];
+        let others = Expr::Cell(0) & Expr::Complement(Box::new(self.var(mark)));
+        let actions = vec![
+            reg_action("odd", set(Expr::Cell(0) | self.var(mark)), old()),
+            reg_action("even", set(others), old()),
+        ];
+        self.register(TURNS, 9, RegisterKind::Cells(vec![word("turns")]), actions)
+    }
+
+    fn exec_by_name(&self, name: &str, action: &str, output: Output) -> Stmt {
+        let at = self.program.registers.iter().position(|register| register.name == name);
         let register = RegisterId(at.expect("a program for best-effort jobs has the register") as u16);
         self.exec(register, action, output)
+    }
+
+    fn exec_occupant(&self, action: &str, output: Output) -> Stmt {
+        self.exec_by_name(OCCUPANT, action, output)
+    }
+
+    /// Notes the turn of the packet's chunk, and whether a packet of the same turn was here before.
+    fn note_turn(&self, BestEffort { mark, turn, turns, follows, .. }: BestEffort) -> Stmt {
+        let zero = || Expr::Const(0, 32);
+        let exchange = |action| self.exec_by_name(TURNS, action, Output::Place(LValue::Meta(turns)));
+        let was_odd = || (self.var(turns) & self.var(mark)).ne(zero());
+        let follow = || vec![self.set(follows, Expr::Const(1, 8))];
+        choose(
+            (self.get("chunk") & self.var(turn)).ne(zero()),
+            vec![exchange("odd"), when(was_odd(), follow())],
+            vec![exchange("even"), when(!was_odd(), follow())],
+        )
     }
 
     /// Whether the packet takes a free slot.
@@ -55,15 +89,19 @@ impl Build<'_> {
     /// The slot machine, and what comes before it: which job occupies the slot, and whose contributions a packet has.
     pub(super) fn with_best_effort(&self, machine: Vec<Stmt>) -> Vec<Stmt> {
         let Some(best_effort) = self.vars.best_effort else { return machine };
-        let BestEffort { occupant, begins, apart, .. } = best_effort;
+        let BestEffort { occupant, begins, apart, follows, .. } = best_effort;
         let one = || Expr::Const(1, 8);
         let none = || self.var(occupant).eq(Expr::Const(0, 32));
         let read = |action| self.exec_occupant(action, Output::Place(LValue::Meta(occupant)));
         let resent = self.flag(Flags::RESEND);
         let take = vec![read("take"), when(none(), vec![self.set(begins, one())])];
         let others = self.var(occupant).ne(self.get("epoch")).both(self.var(begins).ne(one()));
-        let shared =
-            vec![choose(resent, vec![read("read")], take), when(others, vec![self.set(apart, one())])];
+        let late = resent.either(self.var(follows).eq(one()));
+        let shared = vec![
+            self.note_turn(best_effort),
+            choose(late, vec![read("read")], take),
+            when(others, vec![self.set(apart, one())]),
+        ];
         let mut pass = vec![self.exec_occupant("release", Output::None)];
         pass.extend(self.finish());
         let mut own = vec![when(self.role_is(NAMED), self.name(best_effort))];
@@ -136,12 +174,13 @@ impl Build<'_> {
         let (world, group) = (("world", 16, v.world), ("group", 16, v.group));
         let (up, workers) = (("up", 16, below.up), ("workers", 16, below.workers));
         let everyone = ("everyone", 32, best_effort.everyone);
+        let (mark, turn) = (("mark", 32, best_effort.mark), ("turn", 32, best_effort.turn));
         let role = |role| vec![self.set(below.role, Expr::Const(role, 8))];
         vec![
             self.admit(
                 "admit_shared",
                 id::ADMIT_SHARED,
-                &[base, bit, others, world, group, up, workers],
+                &[base, bit, others, world, group, up, workers, mark, turn],
                 role(SHARED),
             ),
             self.admit("admit_down", id::ADMIT_DOWN, &[base, others, world, group], role(AGGREGATOR)),

@@ -192,7 +192,9 @@ pub fn shared_job_entries(node: &Node, child: &Child) -> Vec<TableEntry> {
     let up = node.parent.map_or(0, |parent| parent.group);
     let mut params = common_params(node);
     params.splice(1..1, [u64::from(bit), u64::from(node.full() & !bit)]);
-    params.extend([u64::from(up), u64::from(node.workers)]);
+    // The job's bit in the register of turns, and the bit of chunk numbers that tells chunks of a slot and set apart that follow each other.
+    let (mark, turn) = (1u64 << (node.job % 32), u64::from(2 * node.slots));
+    params.extend([u64::from(up), u64::from(node.workers), mark, turn]);
     let sender = Sender::new(node, child.port, child.source, Kind::Data);
     sender.entries(node, (id::ADMIT_SHARED, params), id::REFUSE)
 }

@@ -6,6 +6,7 @@
 //! - [`model`]: every order of events at one slot, searched exhaustively.
 //! - [`mod@racks`]: two racks on narrow links: what exact and bounded-loss sums cost there.
 //! - [`ring`]: what hosts do without a switch, over TCP on a lossy link.
+//! - [`shared_slots`]: two jobs that share slots of a switch, or have half of them each.
 //! - [`sim`]: workers and switch under a virtual clock and a seeded network, with every invariant asserted.
 //! - [`vopr`]: the whole system, with controllers, sessions, failures of processes and an adversarial tenant.
 
@@ -15,5 +16,6 @@ pub mod flow;
 pub mod model;
 pub mod racks;
 pub mod ring;
+pub mod shared_slots;
 pub mod sim;
 pub mod vopr;

@@ -111,6 +111,8 @@ pub enum Broken {
     Deadlock,
     /// A result was delivered that has a contribution by another exponent than the agreed one.
     WrongExponent,
+    /// A chunk waits for a retransmission although nothing was lost.
+    Waits,
 }
 
 /// A broken invariant and the shortest way to it.

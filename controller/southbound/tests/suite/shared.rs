@@ -16,6 +16,10 @@ use crate::rig::{Device, LANE_WORDS, TEST_TIMEOUT, Watched, config, profile};
 /// Slots of each job: the same ones.
 const SLOTS: u32 = 8;
 
+/// Chunks of the first slot that follow each other. The first is not taken as one that an unused switch has seen.
+const FIRST: u32 = 2 * SLOTS;
+const NEXT: u32 = 4 * SLOTS;
+
 fn best_effort() -> Profile {
     profile().for_best_effort()
 }
@@ -142,12 +146,12 @@ fn what_ended_jobs_occupy_is_released_also_after_an_absence() {
     let [one, two, three] = [1, 2, 3].map(Job::new);
     one.admit(&mut watched.switch);
     two.admit(&mut watched.switch);
-    one.contribute(0, 0, device.data);
-    two.contribute(0, 0, device.data);
+    one.contribute(0, FIRST, device.data);
+    two.contribute(0, FIRST, device.data);
     assert_eq!(two.passed_on(), 0b01, "the first job has the slot");
     assert_eq!([&one, &two].map(|job| watched.switch.spilled(job.up()).unwrap()), [0, 1]);
     one.end(&mut watched.switch);
-    assert_eq!(two.sum(2 * SLOTS, device.data), 0b11, "the slot is free for the second");
+    assert_eq!(two.sum(NEXT, device.data), 0b11, "the slot is free for the second");
 
     // The second has it now, and ends while its switch cannot be reached.
     let other = Device::start();
@@ -160,7 +164,7 @@ fn what_ended_jobs_occupy_is_released_also_after_an_absence() {
     proxy.lead_to(device.address());
     assert!(!watched.up().0, "it has lost nothing");
     three.admit(&mut watched.switch);
-    assert_eq!(three.sum(0, device.data), 0b11, "it is free before a third is admitted");
+    assert_eq!(three.sum(FIRST, device.data), 0b11, "it is free before a third is admitted");
     // Nothing else was passed on.
     for job in [&one, &two, &three] {
         job.aggregator.set_read_timeout(Some(Duration::from_millis(1))).unwrap();

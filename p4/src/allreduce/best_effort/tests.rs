@@ -149,6 +149,8 @@ struct Network {
     /// Packets that reached the aggregator.
     up: usize,
     loss: f64,
+    /// How often a timer of a worker expires while packets are under way; none do otherwise either if this is 0.
+    timeouts: f64,
 }
 
 impl Network {
@@ -156,8 +158,18 @@ impl Network {
         let [switch, aggregator] = switches(workers);
         let waits = workers.iter().map(|count| vec![[0; SLOTS as usize]; usize::from(*count)]).collect();
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut network =
-            Self { rng, switch, aggregator, workers, rounds, waits, under_way: Vec::new(), up: 0, loss };
+        let mut network = Self {
+            rng,
+            switch,
+            aggregator,
+            workers,
+            rounds,
+            waits,
+            under_way: Vec::new(),
+            up: 0,
+            loss,
+            timeouts: 0.02,
+        };
         network.advance();
         network
     }
@@ -268,10 +280,11 @@ impl Network {
             if jobs.len() == 2 && self.finished() {
                 return;
             }
-            if self.under_way.is_empty() || self.rng.random_bool(0.02) {
+            if self.under_way.is_empty() || self.rng.random_bool(self.timeouts) {
                 if jobs.len() == 1 && self.under_way.is_empty() {
                     return;
                 }
+                assert!(self.timeouts > 0.0, "a worker waits for a retransmission: {:?}", self.waits);
                 // Some worker's timer expires.
                 let job = *jobs.iter().choose(&mut self.rng).unwrap();
                 let worker = self.rng.random_range(0..self.workers[usize::from(job) - 1]);
@@ -309,6 +322,44 @@ fn jobs_that_share_slots_get_exact_sums_over_lossy_links() {
     println!("{up} packets reached the aggregator, {spilled} contributions were spilled");
 }
 
+/// Where nothing is lost: a contribution that takes a slot waits for none that was spilled.
+#[test]
+fn no_chunk_waits_for_a_retransmission_over_reliable_links() {
+    let mut spilled = 0;
+    for seed in 0..40 {
+        let workers = [2 + (seed % 3) as u8, 2 + (seed / 3 % 3) as u8];
+        let mut network = Network::new(seed, workers, 30, 0.0);
+        network.timeouts = 0.0;
+        // Turns that earlier jobs have left.
+        let turns = [0, u32::MAX, 0x5555_5555][(seed % 3) as usize];
+        (0..32).for_each(|index| assert!(network.switch.write_register("turns", index, &[turns])));
+        network.run(&[1, 2]);
+        spilled += network.spilled(1) + network.spilled(2);
+    }
+    println!("{spilled} contributions were spilled");
+    assert!(spilled > 1000, "{spilled}");
+}
+
+/// The slot of a chunk whose first contribution was spilled is free, and for other chunks only.
+#[test]
+fn the_first_contribution_to_a_chunk_decides_for_all() {
+    let [mut switch, _] = switches([2, 3]);
+    let lanes = Network::lanes(1, 0, 0, 0);
+    let send = |switch: &mut Interpreter, job: u16, rank, round| {
+        let workers = [2, 3][usize::from(job) - 1];
+        switch.process(port(job, rank), &packet(job, workers, 0, round, &lanes)).send
+    };
+    let up = |job| Send::Multicast(UP_GROUP + job);
+    assert_eq!(send(&mut switch, 1, 0, 0), Send::Drop, "it takes the slot");
+    assert_eq!(send(&mut switch, 2, 0, 0), up(2), "the other job's does not");
+    assert_eq!(send(&mut switch, 1, 1, 0), up(1), "the sum of the first job");
+    release(&mut switch, 71);
+    for rank in [1, 2] {
+        assert_eq!(send(&mut switch, 2, rank, 0), up(2), "no more do further ones to the chunk");
+    }
+    assert_eq!(send(&mut switch, 2, 1, 2), Send::Drop, "the next chunk of the slot and set takes it");
+}
+
 #[test]
 fn a_job_alone_finds_all_slots() {
     let mut network = Network::new(1, [4, 1], 10, 0.0);
@@ -341,15 +392,21 @@ fn the_controller_releases_the_slots_of_an_epoch() {
         Send::Multicast(UP_GROUP + 2),
         "the slot is taken"
     );
-    for (epoch, send) in [(72, Send::Multicast(UP_GROUP + 2)), (71, Send::Drop)] {
-        let mut bytes = packet(1, 2, 4, 0, &[]);
-        let mut header = Packet::new_unchecked(&mut bytes[..]);
-        header.set_kind_raw(Kind::Advance as u8);
-        header.set_job(0);
-        header.set_epoch(epoch);
-        network.switch.process(CONTROLLER, &bytes);
-        assert_eq!(network.switch.process(port(2, 0), &other).send, send, "released for epoch {epoch}");
+    for (epoch, round, send) in [(72, 2, Send::Multicast(UP_GROUP + 2)), (71, 4, Send::Drop)] {
+        release(&mut network.switch, epoch);
+        let next = packet(2, 2, 0, round, &lanes);
+        assert_eq!(network.switch.process(port(2, 0), &next).send, send, "released for epoch {epoch}");
     }
+}
+
+/// The controller releases the first slot of both jobs at the switch, set 0, if an epoch occupies it.
+fn release(switch: &mut Interpreter, epoch: u32) {
+    let mut bytes = packet(1, 2, 4, 0, &[]);
+    let mut header = Packet::new_unchecked(&mut bytes[..]);
+    header.set_kind_raw(Kind::Advance as u8);
+    header.set_job(0);
+    header.set_epoch(epoch);
+    switch.process(CONTROLLER, &bytes);
 }
 
 #[test]

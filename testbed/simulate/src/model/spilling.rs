@@ -3,7 +3,9 @@
 //! A (slot, set) of the switch is one job's at a time. Contributions that find it taken are spilled: passed to the aggregator one by one. What the
 //! switch holds may vanish at any time; only the aggregator's slots are the protocol's, and results come from there alone. Chunks are plain positions, as in
 //! the [model](super::TreeModel) of trees. A packet that is under way between switch and aggregator can arrive at any time, any number
-//! of times or never; so can a worker's first packet of a chunk.
+//! of times or never; so can a worker's first packet of a chunk. Which contributions take a free slot does not matter then, so any may.
+//!
+//! It does where nothing is lost: a [reliable](SpillingModel::reliable) network shows that no chunk waits for a retransmission.
 
 use std::collections::HashMap;
 
@@ -36,6 +38,8 @@ pub struct SpillingRules {
     pub deduplicated: bool,
     /// The aggregator replies to a duplicate of a finished chunk with the stored result.
     pub repeated: bool,
+    /// Only the first contribution to a chunk takes a slot that is free. Where it finds another job there, all are spilled.
+    pub first_decides: bool,
 }
 
 impl Default for SpillingRules {
@@ -49,6 +53,7 @@ impl Default for SpillingRules {
             completes: true,
             deduplicated: true,
             repeated: true,
+            first_decides: true,
         }
     }
 }
@@ -60,6 +65,9 @@ pub struct SpillingModel {
     pub workers: [u8; JOBS],
     /// Chunks of each job's stream, at most 6.
     pub chunks: [u8; JOBS],
+    /// The network delivers each packet once, in any order, and nothing else releases a slot than results: then no worker retransmits, and all
+    /// finish ([`Broken::Waits`]).
+    pub reliable: bool,
     /// The rules.
     pub rules: SpillingRules,
 }
@@ -81,6 +89,8 @@ struct Shared {
     chunk: u8,
     seen: u8,
     lanes: Lanes,
+    /// In a reliable network: for each job, by bit, whether its latest chunk here was an odd one among those of this set.
+    turns: u8,
 }
 
 /// A (slot, set) of a job at the aggregator. Chunk 0 means none yet.
@@ -101,6 +111,9 @@ struct JobState {
     /// Chunks, by bit: contributions of each worker that are under way to the aggregator, and sums of all.
     spilled: [u8; WORKERS],
     sums: u8,
+    /// In a reliable network: the latest chunk of each worker that has reached the switch, and results that are under way to it.
+    arrived: [u8; WORKERS],
+    results: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -112,10 +125,12 @@ struct State {
 /// A transition; what it causes to be sent is lost but to those of `kept`, by bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A worker's contribution reaches the switch: its first packet, or a retransmission.
-    Data { worker: usize, chunk: u8, again: bool, kept: u8 },
+    /// A worker's contribution reaches the switch, and takes a slot that is free or does not, as retransmissions never do.
+    Data { worker: usize, chunk: u8, takes: bool, kept: u8 },
     /// A contribution, or a sum of all, reaches the aggregator.
     Up { worker: Option<usize>, chunk: u8, kept: u8 },
+    /// In a reliable network: a result passes the switch.
+    Down { chunk: u8 },
     /// A result reaches a worker.
     Result { worker: usize },
     /// The switch lets go of a slot: a result passes it, or the controller clears it.
@@ -131,32 +146,55 @@ impl SpillingModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let mut start = State::default();
-        start.jobs.iter_mut().for_each(|job| job.next = [1; WORKERS]);
-        let mut states = vec![start];
-        let mut known = HashMap::from([(start, 0_u32)]);
+        let mut states = self.starts();
+        let mut known: HashMap<State, u32> = states.iter().copied().zip(0..).collect();
         // By which events each state can be reached, from those that happen as long as a worker lacks a result.
         let mut certain = Vec::new();
         let (mut at, mut events) = (0, 0);
         while at < states.len() {
             let state = states[at];
-            for (job, event) in self.events(&state) {
+            let possible = self.events(&state);
+            if possible.is_empty() && !self.all_finished(&state) {
+                return Err(Broken::Waits);
+            }
+            for (job, event) in possible {
                 let next = self.play(&state, job, event)?;
                 events += 1;
                 let to = *known.entry(next).or_insert_with(|| {
                     states.push(next);
                     states.len() as u32 - 1
                 });
-                if !matches!(event, Event::Data { again: false, .. } | Event::Release { .. } | Event::Loss)
-                    && to != at as u32
-                {
+                let happens = match event {
+                    Event::Data { worker, chunk, takes, .. } => {
+                        !takes && state.jobs[job].next[worker] == chunk
+                    }
+                    Event::Release { .. } | Event::Loss => false,
+                    Event::Up { .. } | Event::Down { .. } | Event::Result { .. } => true,
+                };
+                if happens && to != at as u32 {
                     certain.push((at as u32, to));
                 }
             }
             at += 1;
         }
-        self.find_deadlock(&states, &certain)?;
+        if !self.reliable {
+            self.find_deadlock(&states, &certain)?;
+        }
         Ok(Explored { states: states.len(), events })
+    }
+
+    /// States before the first packet. Turns that a switch has from earlier jobs can be any.
+    fn starts(&self) -> Vec<State> {
+        let mut start = State::default();
+        start.jobs.iter_mut().for_each(|job| job.next = [1; WORKERS]);
+        let turns: u8 = if self.reliable { 1 << JOBS } else { 1 };
+        let sets = (0..turns).flat_map(|first| (0..turns).map(move |second| [first, second]));
+        let with = |turns: [u8; SETS as usize]| {
+            let mut start = start;
+            start.shared.iter_mut().zip(turns).for_each(|(shared, turns)| shared.turns = turns);
+            start
+        };
+        sets.map(with).collect()
     }
 
     /// Walks back from the states in which all have finished. First packets do not count: each is sent once, and may be lost. No more does the
@@ -166,8 +204,7 @@ impl SpillingModel {
         for (from, to) in certain {
             backward[*to as usize].push(*from);
         }
-        let finished = |state: &State| (0..JOBS).all(|job| self.has_finished(state, job));
-        let mut live: Vec<bool> = states.iter().map(finished).collect();
+        let mut live: Vec<bool> = states.iter().map(|state| self.all_finished(state)).collect();
         let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
         while let Some(at) = open.pop() {
             for from in &backward[at] {
@@ -179,8 +216,9 @@ impl SpillingModel {
         if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
     }
 
-    fn has_finished(&self, state: &State, job: usize) -> bool {
-        self.members(job).all(|worker| state.jobs[job].next[worker] > self.chunks[job])
+    fn all_finished(&self, state: &State) -> bool {
+        let finished = |job| self.members(job).all(|worker| state.jobs[job].next[worker] > self.chunks[job]);
+        (0..JOBS).all(finished)
     }
 
     fn members(&self, job: usize) -> std::ops::Range<usize> {
@@ -195,14 +233,7 @@ impl SpillingModel {
         let mut events = Vec::new();
         for (job, own) in state.jobs.iter().enumerate() {
             for worker in self.members(job) {
-                for chunk in 1..=own.next[worker].min(self.chunks[job]) {
-                    for (again, kept) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
-                        // A worker that has the result does not ask again.
-                        if !again || chunk == own.next[worker] {
-                            events.push((job, Event::Data { worker, chunk, again, kept }));
-                        }
-                    }
-                }
+                events.extend(self.data_of(state, job, worker).map(|event| (job, event)));
                 if own.coming >> worker & 1 == 1 {
                     events.push((job, Event::Result { worker }));
                 }
@@ -210,24 +241,68 @@ impl SpillingModel {
             for chunk in 1..=self.chunks[job] {
                 let under_way = |chunks: u8| chunks >> chunk & 1 == 1;
                 let spilled = self.members(job).filter(|worker| under_way(own.spilled[*worker])).map(Some);
+                let full = self.full(job);
+                let least = if self.reliable { full } else { 0 };
                 for worker in spilled.chain(under_way(own.sums).then_some(None)) {
-                    events.extend((0..=self.full(job)).map(|kept| (job, Event::Up { worker, chunk, kept })));
+                    events.extend((least..=full).map(|kept| (job, Event::Up { worker, chunk, kept })));
                 }
+                events.extend(under_way(own.results).then_some((job, Event::Down { chunk })));
             }
         }
-        let taken = (0..state.shared.len()).filter(|set| state.shared[*set].occupant != 0);
-        events.extend(taken.map(|set| (0, Event::Release { set })));
-        events.push((0, Event::Loss));
+        if !self.reliable {
+            let taken = (0..state.shared.len()).filter(|set| state.shared[*set].occupant != 0);
+            events.extend(taken.map(|set| (0, Event::Release { set })));
+            events.push((0, Event::Loss));
+        }
         events
+    }
+
+    /// A worker's contributions that can reach the switch.
+    fn data_of(&self, state: &State, job: usize, worker: usize) -> impl Iterator<Item = Event> {
+        let own = &state.jobs[job];
+        let last = own.next[worker].min(self.chunks[job]);
+        let (reliable, arrived) = (self.reliable, own.arrived[worker]);
+        // That of the first chunk that has not reached the switch takes a slot by the rules, and is not lost.
+        let turns = state.shared[usize::from(last % SETS)].turns;
+        let begins = turns >> job & 1 != turn(last) || !self.rules.first_decides;
+        let chunks = if reliable { arrived + 1 } else { 1 }..=last;
+        chunks.flat_map(move |chunk| {
+            let all = [(false, 0), (false, 1), (true, 0), (true, 1)];
+            let possible = all.into_iter().filter(move |choice| !reliable || *choice == (begins, 1));
+            possible.map(move |(takes, kept)| Event::Data { worker, chunk, takes, kept })
+        })
     }
 
     fn play(&self, state: &State, job: usize, event: Event) -> Result<State, Broken> {
         let mut state = *state;
         match event {
-            Event::Data { worker, chunk, again, kept } => {
-                self.data(&mut state, (job, worker, chunk), again, kept)?;
+            Event::Data { worker, chunk, takes, kept } => {
+                if self.reliable {
+                    let turns = &mut state.shared[usize::from(chunk % SETS)].turns;
+                    *turns = *turns & !(1 << job) | turn(chunk) << job;
+                    state.jobs[job].arrived[worker] = chunk;
+                }
+                self.data(&mut state, (job, worker, chunk), takes, kept)?;
             }
-            Event::Up { worker, chunk, kept } => self.up(&mut state.jobs[job], job, worker, chunk, kept)?,
+            Event::Up { worker, chunk, kept } => {
+                let own = &mut state.jobs[job];
+                let coming = own.coming;
+                self.up(own, job, worker, chunk, kept)?;
+                if self.reliable {
+                    let under_way = worker.map_or(&mut own.sums, |worker| &mut own.spilled[worker]);
+                    *under_way &= !(1 << chunk);
+                    own.results |= u8::from(own.coming != coming) << chunk;
+                    own.coming = coming;
+                }
+            }
+            Event::Down { chunk } => {
+                let shared = &mut state.shared[usize::from(chunk % SETS)];
+                if shared.occupant == job as u8 + 1 {
+                    shared.occupant = 0;
+                }
+                state.jobs[job].results &= !(1 << chunk);
+                state.jobs[job].coming = self.full(job);
+            }
             Event::Release { set } => state.shared[set].occupant = 0,
             Event::Loss => state.jobs.iter_mut().for_each(|job| (job.spilled, job.sums) = ([0; WORKERS], 0)),
             Event::Result { worker } => {
@@ -243,15 +318,14 @@ impl SpillingModel {
         &self,
         state: &mut State,
         (job, worker, chunk): (usize, usize, u8),
-        again: bool,
+        takes: bool,
         kept: u8,
     ) -> Result<(), Broken> {
         let spill = |state: &mut State| state.jobs[job].spilled[worker] |= kept << chunk;
         let name = job as u8 + 1;
         let shared = &mut state.shared[usize::from(chunk % SETS)];
         let is_mine = shared.occupant == name || !self.rules.separate;
-        // A retransmission takes no slot.
-        let takes = shared.occupant == 0 && !again;
+        let takes = shared.occupant == 0 && takes;
         if !is_mine && !takes {
             spill(state);
             return Ok(());
@@ -262,7 +336,7 @@ impl SpillingModel {
         let begins = (takes && self.rules.begins) || (shared.job == name && chunk > shared.chunk);
         shared.occupant = name;
         if begins {
-            *shared = Shared { occupant: name, job: name, chunk, seen: bit, lanes: contribution };
+            *shared = Shared { occupant: name, job: name, chunk, seen: bit, lanes: contribution, ..*shared };
         } else if shared.job == name && chunk < shared.chunk {
             spill(state);
             return Ok(());
@@ -344,6 +418,11 @@ impl SpillingModel {
     }
 }
 
+/// Chunks that follow each other in a set have 0 and 1 in turn.
+fn turn(chunk: u8) -> u8 {
+    chunk / SETS % 2
+}
+
 fn sum(a: Lanes, b: Lanes) -> Lanes {
     let times = std::array::from_fn(|worker| (a.times[worker] + b.times[worker]).min(3));
     Lanes { times, foreign: a.foreign || b.foreign }
@@ -353,10 +432,14 @@ fn sum(a: Lanes, b: Lanes) -> Lanes {
 mod tests {
     use super::*;
 
+    fn lossy(workers: [u8; JOBS], chunks: [u8; JOBS]) -> SpillingModel {
+        SpillingModel { workers, chunks, reliable: false, rules: SpillingRules::default() }
+    }
+
     #[test]
     fn jobs_that_share_slots_by_the_rules_get_exact_results() {
         for (workers, chunks) in [([1, 1], [3, 1]), ([2, 1], [1, 1]), ([2, 2], [1, 1])] {
-            let explored = SpillingModel { workers, chunks, rules: SpillingRules::default() }.check();
+            let explored = lossy(workers, chunks).check();
             println!("{workers:?} workers, {chunks:?} chunks: {explored:?}");
             assert!(explored.is_ok_and(|explored| explored.states > 100));
         }
@@ -365,9 +448,9 @@ mod tests {
     #[test]
     fn each_rule_of_best_effort_slots_is_needed() {
         let broken = |edit: fn(&mut SpillingRules)| {
-            let mut rules = SpillingRules::default();
-            edit(&mut rules);
-            SpillingModel { workers: [2, 1], chunks: [1, 1], rules }.check().err()
+            let mut model = lossy([2, 1], [1, 1]);
+            edit(&mut model.rules);
+            model.check().err()
         };
         assert_eq!(broken(|_| {}), None);
         assert_eq!(broken(|rules| rules.separate = false), Some(Broken::ExactlyOnce));
@@ -378,5 +461,17 @@ mod tests {
         assert_eq!(broken(|rules| rules.completes = false), Some(Broken::Deadlock));
         assert_eq!(broken(|rules| rules.deduplicated = false), Some(Broken::ExactlyOnce));
         assert_eq!(broken(|rules| rules.repeated = false), Some(Broken::Deadlock));
+    }
+
+    #[test]
+    fn no_chunk_waits_for_a_retransmission_where_nothing_is_lost() {
+        for (workers, chunks) in [([2, 1], [6, 6]), ([2, 2], [5, 5])] {
+            let mut model = SpillingModel { reliable: true, ..lossy(workers, chunks) };
+            let explored = model.check();
+            println!("{workers:?} workers, {chunks:?} chunks: {explored:?}");
+            assert!(explored.is_ok_and(|explored| explored.states > 100));
+            model.rules.first_decides = false;
+            assert_eq!(model.check(), Err(Broken::Waits));
+        }
     }
 }
