@@ -673,6 +673,7 @@ impl Coordinator {
         self.diagnose();
         self.apply_schedule();
         self.rebalance();
+        self.share_again();
         self.watch_stalls();
     }
 

@@ -8,6 +8,7 @@ mod sharing;
 mod shortage;
 
 pub use selection::{Loads, OneSwitch, Route, SharedBelow, TreeLoad, TreeRequest};
+pub use sharing::SharingDecision;
 pub(crate) use shortage::cannot_authenticate;
 pub use shortage::{NoRoute, Shortage};
 
@@ -113,6 +114,8 @@ pub struct Placement {
     pub members: Vec<SocketAddr>,
     /// What each switch must know.
     pub plan: TreePlan,
+    /// Whether it shares slots with others, and why; where jobs can share them. Of trees that had their place before a restart only if they share.
+    pub sharing: Option<SharingDecision>,
 }
 
 impl Placement {
@@ -383,13 +386,12 @@ impl Fleet {
         if let Some(peer) = self.held_peer(request.members, request.udp_ports) {
             return Err(Shortage::Address(peer));
         }
-        let shared = self.select_shared(request, wanted);
-        let (selection, sites) = match shared.and_then(|shared| Some((self.sites(&shared).ok()?, shared))) {
-            Some((sites, shared)) => (shared, sites),
-            None => {
-                let own = self.select_own(request, wanted)?;
-                let sites = self.sites(&own)?;
-                (own, sites)
+        let shared = wanted.may_share.then(|| self.select_shared(request, wanted));
+        let (selection, sites, not_shared) = match shared {
+            Some(Ok((shared, sites))) => (shared, sites, None),
+            other => {
+                let (own, sites) = self.select_own(request, wanted)?;
+                (own, sites, other.and_then(Result::err))
             }
         };
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
@@ -404,7 +406,8 @@ impl Fleet {
         };
         let members = request.members.to_vec();
         let secret = request.authenticated.then_some(secret);
-        let placement = place(job, chosen, sites, members, request.numerics, secret)?;
+        let mut placement = place(job, chosen, sites, members, request.numerics, secret)?;
+        placement.sharing = not_shared.or_else(|| self.sharing_again(&placement));
         let ranges = self.take(&placement).ok_or_else(|| Shortage::Slots {
             switch: self.info(placement.switches[0]).name.clone(),
             least: slots,
@@ -416,11 +419,17 @@ impl Fleet {
         Ok((placement, ranges))
     }
 
-    /// Where a tree has slots of its own.
-    fn select_own(&mut self, request: &TreeRequest<'_>, wanted: Wanted<'_>) -> Result<Selection, Shortage> {
+    /// Where a tree has slots of its own, and where each site is.
+    fn select_own(
+        &mut self,
+        request: &TreeRequest<'_>,
+        wanted: Wanted<'_>,
+    ) -> Result<(Selection, Vec<Site>), Shortage> {
         let chosen = self.choose(request, |_, switch| largest_range(switch), None)?;
         let slots = self.largest(&chosen, wanted, request.slots)?;
-        Ok(Selection { chosen, slots, shared: None })
+        let own = Selection { chosen, slots, shared: None };
+        let sites = self.sites(&own)?;
+        Ok((own, sites))
     }
 
     /// The switches of the tree that would be chosen if no slot were taken.
@@ -478,7 +487,8 @@ impl Fleet {
         let numerics = self.info(chosen.switches.first()?.index()).numerics;
         let secret = record.spec.authenticated.then_some(&record.ticket_key);
         let (sites, members) = (record.sites.clone(), record.members.clone());
-        let placement = place(job, chosen, sites, members, numerics, secret).ok()?;
+        let mut placement = place(job, chosen, sites, members, numerics, secret).ok()?;
+        placement.sharing = self.sharing_again(&placement);
         let ranges = self.take(&placement)?;
         self.raise_epoch(record.epoch.saturating_add(1));
         self.job_last = self.job_last.max(record.number);
@@ -733,7 +743,7 @@ fn place(
         plan = plan.authenticated(&chosen.shape, secret);
     }
     let switches = chosen.switches.iter().map(|switch| switch.index()).collect();
-    Ok(Placement { switches, chosen, sites, members, plan })
+    Ok(Placement { switches, chosen, sites, members, plan, sharing: None })
 }
 
 /// Slots of the largest range of a switch that is free.

@@ -323,6 +323,9 @@ pub struct TreeView {
     /// Contributions that found no slot, and were sent on to the aggregator, where the tree shares slots; since it has its place, or the controller has
     /// started.
     pub spilled: Option<u64>,
+    /// Whether it shares slots with others, and why, in one sentence; where jobs can share them, once it has a place. Of trees that had their place
+    /// before the controller started only if they share.
+    pub sharing: Option<String>,
     /// Its workers, by rank.
     pub members: Vec<MemberView>,
 }

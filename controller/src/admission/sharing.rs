@@ -318,6 +318,27 @@ impl Coordinator {
         }
     }
 
+    /// Has jobs share slots that could not when they got their place, since their aggregator could not be used, and got fewer than they ask for: all at a
+    /// switch at the same time, so that what they had can be shared.
+    pub(super) fn share_again(&mut self) {
+        if self.config.sharing != Sharing::BestEffort || self.shut_down {
+            return;
+        }
+        let gains = |job: &ActiveTree| {
+            let wanted = job.spec.slots.min(self.config.slots_max);
+            self.may_be_moved(job)
+                && job.since + self.config.settle <= self.now
+                && job.placement.job().slots < wanted
+                && self.fleet.can_share_now(&job.placement, wanted)
+        };
+        let moved: Vec<u16> =
+            self.active.iter().filter(|(_, job)| gains(job)).map(|(number, _)| *number).collect();
+        let message = "the aggregator can be used again: this one joins again to share slots below it";
+        for job in moved {
+            self.end(job, EndReason::Moved { message: message.into() });
+        }
+    }
+
     /// Schedules the periodic search for slots that jobs could grow into.
     pub(super) fn arm_growth_timer(&mut self) {
         if self.config.sharing == Sharing::Elastic && !self.reallocations.armed {

@@ -172,6 +172,7 @@ impl Coordinator {
             slots: None,
             places: Vec::new(),
             spilled: None,
+            sharing: None,
             members: job.members.iter().filter_map(member).collect(),
         }
     }
@@ -206,6 +207,7 @@ impl Coordinator {
             slots: Some(placement.job().slots),
             places: placement.plan.order().iter().map(place).collect(),
             spilled: job.spilled.map(|spilled| spilled.counted),
+            sharing: placement.sharing.as_ref().map(ToString::to_string),
             members: placement.members.iter().enumerate().map(member).collect(),
         }
     }

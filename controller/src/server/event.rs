@@ -30,7 +30,7 @@ pub(super) fn controller_event(number: u64, at_ms: u64, event: &JobEvent) -> Con
                 spec.mode,
                 granted.slots,
                 counted(placement.switches.len(), "switch", "switches"),
-                if placement.plan.shared().is_some() { ", which it shares with other jobs" } else { "" }
+                placement.sharing.iter().map(|why| format!("; it {why}")).collect::<String>()
             );
         }
         JobEvent::Banded { name, band } => {

@@ -11,8 +11,10 @@ use netfold_controller::record::{JobName, StoredRecords};
 use netfold_controller::switch_status::SwitchUp;
 use netfold_controller::topology::Topology;
 use netfold_controller::view::TreeView;
+use netfold_controller::{EndReason, JobEvent};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const TOPOLOGY: &str = r#"
@@ -59,14 +61,21 @@ struct Rig {
     bench: Bench,
     switch: Fake,
     aggregator: Fake,
+    /// The sessions of each job.
+    members: BTreeMap<String, [SessionId; 2]>,
 }
 
 impl Rig {
     fn new() -> Self {
         let fakes = vec![Fake::new(SLOTS, 256, 128), Fake::new(8 * SLOTS, 256, 128)];
         let fleet = fleet(&fakes);
+        Self::over(fakes, fleet)
+    }
+
+    fn over(fakes: Vec<Fake>, fleet: Fleet) -> Self {
         let [switch, aggregator] = [fakes[0].clone(), fakes[1].clone()];
-        Self { bench: Bench::over(fakes, lasting(), fleet, StoredRecords::default()), switch, aggregator }
+        let bench = Bench::over(fakes, lasting(), fleet, StoredRecords::default());
+        Self { bench, switch, aggregator, members: BTreeMap::new() }
     }
 
     fn ask(&mut self, name: &str, slots: u32, port: u16) -> [SessionId; 2] {
@@ -77,6 +86,7 @@ impl Rig {
             id
         });
         self.bench.run_tasks();
+        self.members.insert(name.into(), members);
         members
     }
 
@@ -101,6 +111,17 @@ impl Rig {
         let place =
             |place: netfold_controller::view::PlaceView| (place.switch, place.first_slot, place.shared);
         self.tree(name).places.into_iter().map(place).collect()
+    }
+
+    /// Why a job shares slots or not, as it is shown and as it was logged.
+    fn sharing(&self, name: &str) -> String {
+        let shown = self.tree(name).sharing.expect("a decision");
+        let logged = self.bench.log.iter().rev().find_map(|event| match event {
+            JobEvent::Started { name: job, placement, .. } if job.job == name => placement.sharing.clone(),
+            _ => None,
+        });
+        assert_eq!(logged.expect("a decision").to_string(), shown);
+        shown
     }
 
     /// What the driver reports as spilled of a job.
@@ -139,6 +160,7 @@ fn jobs_that_ask_for_all_slots_share_them() {
         assert_eq!(rig.places(name), below(at * SLOTS), "slots of its own at the aggregator");
     }
     // Smaller ones have the parts that the fewest use, which are all alike at first.
+    assert!(rig.sharing("one").starts_with("shares slots of 'tor' below aggregator 'agg': "));
     rig.start("small", 64, 6000);
     rig.start("other", 64, 6010);
     assert_eq!([rig.places("small")[1].1, rig.places("other")[1].1], [0, 64]);
@@ -171,6 +193,7 @@ fn a_job_has_slots_of_its_own_while_half_of_them_are_left() {
     rig.start("one", SLOTS / 4, 5000);
     rig.start("two", SLOTS / 4, 5010);
     assert!(own(&rig, "one") && own(&rig, "two"));
+    assert!(rig.sharing("two").starts_with("has slots of its own at 'tor': "));
     // The other half is shared, however few ask for it, and those that have their own keep it.
     rig.start("three", SLOTS / 4, 5020);
     assert_eq!(rig.places("three")[1], ("tor".to_owned(), SLOTS / 2, true));
@@ -218,8 +241,24 @@ fn jobs_lose_their_place_with_the_aggregator_and_come_again() {
     for (job, slots) in [("one", SLOTS / 2), ("two", SLOTS / 4)] {
         rig.ask(job, SLOTS, 5020 + slots as u16);
         assert_eq!((rig.tree(job).slots, rig.places(job).len()), (Some(slots), 1), "{job}");
+        let why = "shares no slots: aggregator 'agg' cannot be used: it is down (it was killed)";
+        assert_eq!(rig.sharing(job), why);
     }
+    let all = ["one", "two"].map(|job| rig.members[job]).concat();
+    rig.pass(&all, lasting().settle * 2);
+    assert_eq!(rig.tree("one").slots, Some(SLOTS / 2), "the aggregator is still down");
+    // With it they share again.
     rig.bench.act(|plane, now| plane.switch_up(now, 1, SwitchUp { fresh: true, ..SwitchUp::default() }));
+    rig.pass(&all, Duration::from_secs(5));
+    let moved = rig.bench.ends().into_iter().filter(|reason| matches!(reason, EndReason::Moved { .. }));
+    assert_eq!(moved.count(), 2);
+    for (at, job) in (0..).zip(["one", "two"]) {
+        rig.start(job, SLOTS, 6000 + 10 * at as u16);
+        assert_eq!(rig.places(job)[1], ("tor".to_owned(), 0, true), "{job}");
+    }
+    let all = ["one", "two"].map(|job| rig.members[job]).concat();
+    rig.pass(&all, lasting().settle * 2);
+    assert!(all.iter().all(|id| !rig.bench.received[id].closed), "they are moved once");
     rig.bench.finish_all();
 }
 
@@ -228,11 +267,12 @@ fn a_restarted_controller_knows_which_slots_are_shared() {
     let mut rig = Rig::new();
     rig.start("one", SLOTS, 5000);
     rig.start("two", SLOTS, 5010);
-    let before = [rig.tree("one"), rig.tree("two")].map(|tree| tree.places);
+    let known = |rig: &Rig| [rig.tree("one"), rig.tree("two")].map(|tree| (tree.places, tree.sharing));
+    let before = known(&rig);
     let fleet = fleet(&[rig.switch.clone(), rig.aggregator.clone()]);
     rig.bench = rig.bench.restart_over(lasting(), fleet);
     rig.bench.run_tasks();
-    assert_eq!([rig.tree("one"), rig.tree("two")].map(|tree| tree.places), before);
+    assert_eq!(known(&rig), before);
     rig.start("three", SLOTS, 5020);
     assert_eq!(rig.places("three"), [("agg".to_owned(), 2 * SLOTS, false), ("tor".to_owned(), 0, true)]);
     rig.bench.finish_all();
@@ -243,9 +283,7 @@ fn authenticated_jobs_share_nothing() {
     let fakes = vec![Fake::new(SLOTS, 256, 128), Fake::new(8 * SLOTS, 256, 128)];
     fakes.iter().for_each(|fake| fake.lock().limits.authenticates = true);
     let over = fleet(&fakes);
-    let [switch, aggregator] = [fakes[0].clone(), fakes[1].clone()];
-    let mut rig =
-        Rig { bench: Bench::over(fakes, lasting(), over, StoredRecords::default()), switch, aggregator };
+    let mut rig = Rig::over(fakes, over);
     for rank in 0..2 {
         let id = rig.bench.open().expect("there is room");
         let join = Join::new("one", (rank, 2), Mode::I32, SLOTS, 5000 + rank);
@@ -253,6 +291,7 @@ fn authenticated_jobs_share_nothing() {
     }
     rig.bench.run_tasks();
     assert_eq!(rig.places("one"), [("tor".to_owned(), 0, false)]);
+    assert!(rig.sharing("one").starts_with("shares no slots: its packets are authenticated"));
     // Others share what it has left.
     for (job, port) in [("two", 5010), ("three", 5020)] {
         rig.ask(job, SLOTS, port);

@@ -292,8 +292,9 @@ fn list(
     table.print(output, "no jobs")
 }
 
-/// What a tree has spilled, of the packets that its workers have sent, where it shares slots.
-fn spilled(output: &Output, tree: &v1::Tree) -> Result<(), CliError> {
+/// Whether a tree shares slots and why, and what it has spilled, of the packets that its workers have sent.
+fn sharing(output: &Output, tree: &v1::Tree) -> Result<(), CliError> {
+    headed(output, "sharing", &tree.sharing)?;
     let Some(spilled) = tree.spilled else { return Ok(()) };
     let counters = tree.members.iter().filter_map(|member| member.counters);
     let sent: u64 = counters.map(|counters| counters.packets_sent).sum();
@@ -360,7 +361,7 @@ fn describe(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             ]);
         }
         places.print(output, "  no place yet")?;
-        spilled(output, tree)?;
+        sharing(output, tree)?;
         let mut members =
             Table::new(&["  rank", "address", "switch", "state", "#packets sent", "#retransmitted"]);
         for member in &tree.members {
@@ -422,10 +423,14 @@ fn pattern(output: &Output, job: &v1::Job) -> Result<(), CliError> {
             output.line(format_args!("            {}", output.paint(Tone::Bad, text)))?;
         }
     }
-    for (heading, text) in [("schedule", &job.schedule), ("placement", &job.placement)] {
-        for (at, line) in wrapped(text, COLUMNS_MAX).iter().enumerate() {
-            output.line(format_args!("  {:<10}{line}", if at == 0 { heading } else { "" }))?;
-        }
+    headed(output, "schedule", &job.schedule)?;
+    headed(output, "placement", &job.placement)
+}
+
+/// Prints a text of several lines; nothing, if it is empty.
+fn headed(output: &Output, heading: &str, text: &str) -> Result<(), CliError> {
+    for (at, line) in wrapped(text, COLUMNS_MAX).iter().enumerate() {
+        output.line(format_args!("  {:<10}{line}", if at == 0 { heading } else { "" }))?;
     }
     Ok(())
 }

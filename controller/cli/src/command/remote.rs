@@ -228,6 +228,7 @@ fn tree_value(tree: &v1::Tree) -> Value {
     json!({
         "tree": tree.tree, "phase": tree.phase, "number": tree.number, "epoch": tree.epoch, "slots": tree.slots,
         "places": places, "members": members, "spilled": tree.spilled,
+        "sharing": Some(&tree.sharing).filter(|text| !text.is_empty()),
     })
 }
 

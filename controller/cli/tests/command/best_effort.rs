@@ -94,6 +94,7 @@ fn jobs_that_want_twice_the_slots_share_them_and_survive_their_aggregator() {
     let output = netfold(&format!("job describe red/one --controller {}", site.grpc)).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("64 shared") && shown.contains("contributions to the aggregator"), "{shown}");
+    assert!(shown.contains("  sharing   shares slots of 'tor' below aggregator 'agg'"), "{shown}");
 
     // A restarted controller knows which slots are shared, and counts anew.
     site.controller.kill();

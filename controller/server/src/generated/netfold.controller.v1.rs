@@ -362,6 +362,10 @@ pub struct Tree {
     /// shares no slots.
     #[prost(uint64, optional, tag = "8")]
     pub spilled: ::core::option::Option<u64>,
+    /// Whether it shares slots with others, and why; empty where jobs cannot share any, before it has a place, and unless it shares of a tree that had its
+    /// place before the controller started.
+    #[prost(string, tag = "9")]
+    pub sharing: ::prost::alloc::string::String,
 }
 /// The slots that a tree of a job holds at a switch.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

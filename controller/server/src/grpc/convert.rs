@@ -242,6 +242,7 @@ fn tree(tree: TreeView) -> v1::Tree {
         places: tree.places.into_iter().map(place).collect(),
         members: tree.members.into_iter().map(member).collect(),
         spilled: tree.spilled,
+        sharing: tree.sharing.unwrap_or_default(),
     }
 }
 

@@ -115,6 +115,7 @@ fn running(job: JobName, first_slot: u32, spine: &str) -> JobView {
             epoch: Some(7),
             slots: Some(128),
             spilled: Some(12),
+            sharing: Some("shares slots of 'leaf1' below aggregator 'spine'".into()),
             places: vec![
                 place(spine, None, 0),
                 place("leaf1", Some(spine), 2),
