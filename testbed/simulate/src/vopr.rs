@@ -71,6 +71,8 @@ pub struct Summary {
     pub partial: u64,
     /// By which factor the attack lengthened the operations of such a job, at most.
     pub slowed: f64,
+    /// Contributions of jobs that share slots which found none, since the last start of each switch.
+    pub spilled: u64,
 }
 
 /// A broken invariant.
@@ -139,6 +141,7 @@ impl Totals {
             attacked,
             partial,
             slowed,
+            spilled,
         } = summary;
         self.seeds += 1;
         self.sums.digest ^= digest;
@@ -153,6 +156,7 @@ impl Totals {
         self.sums.attacked += attacked;
         self.sums.partial += partial;
         self.sums.slowed = self.sums.slowed.max(*slowed);
+        self.sums.spilled += spilled;
     }
 }
 

@@ -208,7 +208,7 @@ impl World {
         }
         let Some(mut running) = self.controllers[index].running.take() else { return };
         let now = self.now - running.started;
-        if self.now - running.turn > 2 * config(self.plan.elastic, self.now).heartbeat {
+        if self.now - running.turn > 2 * config(self.plan.sharing(), self.now).heartbeat {
             running.coordinator.note_pause(now);
         }
         running.turn = self.now;
@@ -266,7 +266,7 @@ impl World {
         let infos: Vec<_> = self.devices.iter().map(info).collect();
         let error = self.plan.clock_error.mul_f64(self.rng.random());
         let config =
-            config(self.plan.elastic, self.now.saturating_sub(error) + error.mul_f64(self.rng.random()));
+            config(self.plan.sharing(), self.now.saturating_sub(error) + error.mul_f64(self.rng.random()));
         let keys = StdRng::seed_from_u64(self.rng.random());
         let (linked, limits) = (links(&topology), infos.iter().map(|info| info.limits).collect::<Vec<_>>());
         let fleet =
@@ -615,13 +615,15 @@ fn name(call: &Call) -> String {
         Call::SetGroup(group, replicas) => format!("group {group} of {}", replicas.len()),
         Call::DeleteGroup(group) => format!("delete group {group}"),
         Call::Advance(first, slots, chunk) => format!("advance {first}+{slots} to {chunk}"),
+        Call::Release(first, slots, epoch) => format!("release {first}+{slots} of epoch {epoch}"),
+        Call::Spilled(group) => format!("count what was spilled to group {group}"),
     }
 }
 
 /// The configuration of a controller that starts at a time.
-fn config(elastic: bool, now: Duration) -> Config {
+fn config(sharing: Sharing, now: Duration) -> Config {
     Config {
-        sharing: if elastic { Sharing::Elastic } else { Sharing::Static },
+        sharing,
         encrypted: true,
         // Few enough for the adversary to reach.
         jobs_max: 12,

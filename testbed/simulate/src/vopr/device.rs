@@ -9,7 +9,7 @@ use std::time::Duration;
 use netfold_controller::driver::{DriverError, Limits};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit};
 use netfold_p4::entry::{Replica, TableEntry};
-use netfold_switch::{Core, Handle, Switch, datagram_pipeline};
+use netfold_switch::{Core, Handle, Switch, best_effort_pipeline, datagram_pipeline};
 use netfold_wire::{JobKeys, UDP_PORT};
 
 use super::engine::{DATAGRAM_LEN_MAX, locked};
@@ -105,8 +105,9 @@ impl PacketIo for DeviceIo {
 }
 
 /// A software switch that no thread runs.
-fn begin(wires: &Arc<Mutex<Wires>>) -> Handle {
-    let pipeline = datagram_pipeline(PAYLOAD).expect("a pipeline is generated for packets of 256 bytes");
+fn begin(wires: &Arc<Mutex<Wires>>, best_effort: bool) -> Handle {
+    let pipeline = if best_effort { best_effort_pipeline(PAYLOAD) } else { datagram_pipeline(PAYLOAD) };
+    let pipeline = pipeline.expect("a pipeline is generated for packets of 256 bytes");
     Switch::new(pipeline, Box::new(DeviceIo(Arc::clone(wires)))).idle()
 }
 
@@ -114,6 +115,10 @@ fn begin(wires: &Arc<Mutex<Wires>>) -> Handle {
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) address: SocketAddr,
+    /// Whether it runs the program for best-effort jobs.
+    best_effort: bool,
+    /// Most slots that it shares out.
+    slots_max: u32,
     switch: Handle,
     wires: Arc<Mutex<Wires>>,
     pub(super) held: Held,
@@ -129,13 +134,20 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// A switch whose slots hold `chunk`.
-    pub(super) fn new(name: &str, address: SocketAddr, chunk: u32) -> Self {
+    /// A switch whose slots hold `chunk`, and which shares out `slots_max` of them at most.
+    pub(super) fn new(
+        name: &str,
+        address: SocketAddr,
+        chunk: u32,
+        (best_effort, slots_max): (bool, u32),
+    ) -> Self {
         let wires = Arc::default();
         let mut device = Self {
             name: name.into(),
             address,
-            switch: begin(&wires),
+            best_effort,
+            slots_max,
+            switch: begin(&wires, best_effort),
             wires,
             held: Held::default(),
             boot: 1,
@@ -162,7 +174,7 @@ impl Device {
     /// It starts again, with nothing.
     pub(super) fn restart(&mut self) {
         self.wires = Arc::default();
-        self.switch = begin(&self.wires);
+        self.switch = begin(&self.wires, self.best_effort);
         self.held = Held::default();
         self.boot += 1;
         self.election = 0;
@@ -176,7 +188,7 @@ impl Device {
             (info.entries, info.lane_words, info.bounded_loss, info.owners, info.lane_ops)
         });
         Limits {
-            slots: entries / 2,
+            slots: self.slots_max.min(entries / 2),
             lane_words,
             ports_max: 64,
             groups_max: 32,
@@ -276,6 +288,16 @@ impl Device {
     /// Moves slots on, and returns the newest chunk that they hold.
     pub(super) fn advance(&mut self, first: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         Ok(self.call(move |core| core.advance(first, slots, chunk))?)
+    }
+
+    /// Releases what an epoch occupies of slots that jobs share.
+    pub(super) fn release(&mut self, (first, slots, epoch): (u32, u32, u32)) -> Result<(), DriverError> {
+        Ok(self.call(move |core| core.release(first, slots, epoch))?)
+    }
+
+    /// Contributions that found no slot, of a multicast group to the aggregator.
+    pub(super) fn spilled(&self, group: u16) -> u64 {
+        self.call(move |core| core.spilled(group)).unwrap_or(0)
     }
 
     /// Takes a datagram, and returns what to send where.

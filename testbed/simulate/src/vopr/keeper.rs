@@ -28,9 +28,13 @@ pub(super) enum Call {
     DeleteGroup(u16),
     /// First slot, slots, chunk.
     Advance(u32, u32, u32),
+    /// First slot, slots, epoch.
+    Release(u32, u32, u32),
+    /// The multicast group to the aggregator.
+    Spilled(u16),
 }
 
-/// How a call went; the number is what an advance returns.
+/// How a call went; the number is what an advance returns, or the count of what was spilled.
 pub(super) type Answer = Result<u32, DriverError>;
 
 /// A task of the switches on its thread: it asks by calls of switches.
@@ -98,6 +102,14 @@ impl SwitchDriver for SimDriver {
     fn advance(&mut self, first_slot: u32, slots: u32, chunk: u32) -> Result<u32, DriverError> {
         self.call(Call::Advance(first_slot, slots, chunk))
     }
+
+    fn release(&mut self, first_slot: u32, slots: u32, epoch: u32) -> Result<(), DriverError> {
+        self.call(Call::Release(first_slot, slots, epoch)).map(drop)
+    }
+
+    fn spilled(&mut self, group: u16) -> Result<u64, DriverError> {
+        self.call(Call::Spilled(group)).map(u64::from)
+    }
 }
 
 /// A peer, and the keys of the job that its port is for.
@@ -120,6 +132,8 @@ pub(super) struct Keeper {
     groups: BTreeMap<u16, Vec<Replica>>,
     /// By key.
     entries: BTreeMap<String, TableEntry>,
+    /// What was to be released while the switch was down.
+    unreleased: Vec<(u32, u32, u32)>,
     pub(super) up: bool,
     /// Which start of the switch was last known.
     pub(super) boot: Option<String>,
@@ -160,7 +174,7 @@ impl Keeper {
             Call::Delete(entries) => entries.iter().for_each(|entry| drop(self.entries.remove(&key(entry)))),
             Call::SetGroup(group, replicas) => drop(self.groups.insert(*group, replicas.clone())),
             Call::DeleteGroup(group) => drop(self.groups.remove(group)),
-            Call::Advance(..) => {}
+            Call::Advance(..) | Call::Release(..) | Call::Spilled(_) => {}
         }
     }
 
@@ -169,6 +183,10 @@ impl Keeper {
         match call {
             Call::Unbind(_) | Call::Delete(_) | Call::DeleteGroup(_) => {
                 self.note(call);
+                Ok(0)
+            }
+            Call::Release(first, slots, epoch) => {
+                self.unreleased.push((*first, *slots, *epoch));
                 Ok(0)
             }
             _ => Err(unreachable_switch("it is not connected")),
@@ -212,6 +230,8 @@ impl Keeper {
             }
             Call::DeleteGroup(group) => device.set_group(*group, &[])?,
             Call::Advance(first, slots, chunk) => answer = device.advance(*first, *slots, *chunk)?,
+            Call::Release(first, slots, epoch) => device.release((*first, *slots, *epoch))?,
+            Call::Spilled(group) => answer = device.spilled(*group) as u32,
         }
         self.note(call);
         Ok(answer)
@@ -248,6 +268,7 @@ impl Keeper {
         let fresh = self.boot.is_some() && self.boot != boot || emptied;
         if fresh {
             (self.ports, self.groups, self.entries) = Default::default();
+            self.unreleased.clear();
         }
         self.boot = boot;
         let peers: Vec<SocketAddr> = self.ports.values().map(|bound| bound.peer).collect();
@@ -284,6 +305,9 @@ impl Keeper {
         };
         let (removed, inserted) = (differing(&device.held, &wanted), differing(&wanted, &device.held));
         device.delete(&removed)?;
+        for left in std::mem::take(&mut self.unreleased) {
+            device.release(left)?;
+        }
         for group in device.held.groups.keys().copied().collect::<Vec<_>>() {
             if !wanted.groups.contains_key(&group) {
                 device.set_group(group, &[])?;

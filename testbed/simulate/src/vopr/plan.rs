@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use netfold::simulated::Settings;
 use netfold::{GroupKey, Mode};
+use netfold_controller::policy::Sharing;
 use netfold_proto::{Collective, Tolerance};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -14,6 +15,9 @@ use crate::sim::Faults;
 
 /// When faults begin at the earliest, and when all are over.
 const FAULTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(25));
+
+/// Slots of the leaf where jobs share them: fewer than several jobs ask for.
+pub(super) const SLOTS_SHARED: u32 = 128;
 
 /// Hosts at each leaf.
 pub(super) const HOSTS_PER_LEAF: usize = 4;
@@ -146,6 +150,8 @@ pub(super) struct Plan {
     pub(super) leaves: usize,
     pub(super) controllers: usize,
     pub(super) elastic: bool,
+    /// Whether jobs share the slots of the only leaf below an aggregator: [`SLOTS_SHARED`] of them.
+    pub(super) best_effort: bool,
     pub(super) jobs: Vec<JobPlan>,
     /// What every link does to datagrams.
     pub(super) data: Faults,
@@ -205,11 +211,12 @@ impl Plan {
             })
             .collect();
         faults.sort_by_key(|(at, _)| *at);
-        Self {
+        let mut plan = Self {
             seed,
             leaves,
             controllers,
             elastic: rng.random_bool(0.5),
+            best_effort: false,
             jobs,
             data,
             control,
@@ -225,12 +232,48 @@ impl Plan {
             authenticated,
             undetected,
             clock_error: Duration::from_secs(if rng.random_bool(0.5) { 0 } else { 100_000 }),
+        };
+        // Other jobs have slots of their own, and are refused where too few are left.
+        if plan.leaves == 1 && !plan.authenticated && rng.random_bool(0.5) {
+            plan.share_slots(rng);
+        }
+        plan
+    }
+
+    /// Has jobs share the slots of the leaf. Half of the faults of switches are the aggregator's. No contribution may be left out: the program has no bounded
+    /// loss.
+    fn share_slots(&mut self, rng: &mut Xoshiro256PlusPlus) {
+        (self.best_effort, self.elastic, self.data.trimming) = (true, false, 0.0);
+        for job in &mut self.jobs {
+            job.tolerance = Tolerance::NONE;
+        }
+        for (_, fault) in &mut self.faults {
+            if let Fault::CutSwitch { switch, .. }
+            | Fault::RestartSwitch { switch, .. }
+            | Fault::HangSwitch { switch, .. } = fault
+            {
+                *switch = rng.random_range(0..2);
+            }
         }
     }
 
-    /// Number of switches: the leaves, and a spine above several.
+    /// Number of switches: the leaves, and a spine above several, or an aggregator.
     pub(super) fn switches(&self) -> usize {
-        if self.leaves > 1 { self.leaves + 1 } else { 1 }
+        if self.leaves > 1 || self.best_effort { self.leaves + 1 } else { 1 }
+    }
+
+    /// How controllers share slots out.
+    pub(super) fn sharing(&self) -> Sharing {
+        match (self.best_effort, self.elastic) {
+            (true, _) => Sharing::BestEffort,
+            (false, true) => Sharing::Elastic,
+            (false, false) => Sharing::Static,
+        }
+    }
+
+    /// Name of the switch that is no leaf.
+    pub(super) fn upper(&self) -> &'static str {
+        if self.best_effort { "aggregator" } else { "spine" }
     }
 
     pub(super) fn hosts(&self) -> usize {
@@ -245,9 +288,17 @@ impl Plan {
                 "[[switch]]\nname = \"leaf{leaf}\"\np4runtime = \"10.9.0.{}:9559\"\nrole = \"leaf\"\n",
                 leaf + 1
             );
+            if self.best_effort {
+                text += "aggregator = \"aggregator\"\n";
+            }
         }
-        if self.leaves > 1 {
-            text += "[[switch]]\nname = \"spine\"\np4runtime = \"10.9.0.9:9559\"\nrole = \"spine\"\n";
+        let upper = self.upper();
+        let has_upper = self.switches() > self.leaves;
+        if has_upper {
+            let role = if self.best_effort { "any" } else { "spine" };
+            text += &format!(
+                "[[switch]]\nname = \"{upper}\"\np4runtime = \"10.9.0.9:9559\"\nrole = \"{role}\"\n"
+            );
         }
         for host in 0..self.hosts() {
             let leaf = host / HOSTS_PER_LEAF;
@@ -256,9 +307,9 @@ impl Plan {
                 host_address(host)
             );
         }
-        if self.leaves > 1 {
+        if has_upper {
             for leaf in 0..self.leaves {
-                text += &format!("[[link]]\na = \"leaf{leaf}\"\nb = \"spine\"\n");
+                text += &format!("[[link]]\na = \"leaf{leaf}\"\nb = \"{upper}\"\n");
             }
         }
         text

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Summary;
+use super::device::Device;
 use super::plan::Reach;
 use super::rank::Outcome;
 use super::world::World;
@@ -54,7 +55,16 @@ impl World {
             attacked: u64::from(self.slowed > 0.0),
             partial: self.partial,
             slowed: self.slowed,
+            spilled: self.spilled(),
         }
+    }
+
+    /// Contributions that found no slot, since the last start of each switch.
+    fn spilled(&self) -> u64 {
+        let groups = |device: &Device| {
+            (1..=device.limits().groups_max).map(|group| device.spilled(group)).sum::<u64>()
+        };
+        self.devices.iter().map(groups).sum()
     }
 
     /// How many jobs did everything, and how many a fault ended.

@@ -19,6 +19,7 @@ fn every_invariant_holds_for_every_system() {
             assert!(totals.sums.faults > seeds && totals.sums.ended > 0);
             assert!(totals.sums.finished > totals.sums.ended);
             assert!(totals.sums.attacked > seeds / 4 && totals.sums.partial > seeds);
+            assert!(totals.sums.spilled > seeds);
         }
         Err(violation) => {
             panic!("{violation}\nreplay: netfold testbed vopr --seed {} --seeds 1", violation.seed)

@@ -88,12 +88,13 @@ impl Vopr {
             attacked,
             partial,
             slowed,
+            spilled,
         } = sums;
         output.event(&json!({
             "event": "vopr", "seed": self.seed, "seeds": seeds, "violations": 0, "digest": format!("{digest:016x}"),
             "events": events, "datagrams": datagrams, "virtual_s": elapsed.as_secs_f64(), "faults": faults,
             "jobs_finished": finished, "jobs_ended_by_faults": ended, "stale_writes": stale_writes,
-            "controller_starts": controller_starts, "jobs_attacked": attacked, "partial_chunks": partial, "slowed_max": slowed, "seconds": took.as_secs_f64(),
+            "controller_starts": controller_starts, "jobs_attacked": attacked, "partial_chunks": partial, "slowed_max": slowed, "spilled": spilled, "seconds": took.as_secs_f64(),
         }))?;
         let no = output.paint(Tone::Good, "0 violations");
         output.line(format_args!("{} seeds from {}: {no}", grouped(seeds), self.seed))?;
