@@ -23,6 +23,7 @@ mod dpdk {
         "rte_ring_(create|free)",
         "rte_swx_ctl_pipeline_(abort|commit|create|free|regarray_read|regarray_write|table_entry_(add|delete|read))",
         "rte_swx_pipeline_(action_config|build|config|free|instructions_config|packet_header_register|packet_metadata_register)",
+        "rte_swx_pipeline_extern_(object_config|type_member_func_register|type_register)",
         "rte_swx_pipeline_(port_in_config|port_in_type_register|port_out_config|port_out_type_register)",
         "rte_swx_pipeline_(regarray_config|run|struct_type_register|table_config)",
         "rte_thread_(register|unregister)",

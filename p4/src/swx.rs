@@ -11,9 +11,12 @@
 mod code;
 mod control;
 mod expr;
+mod externs;
+mod facts;
+mod liveness;
 mod touch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::{check, width};
 use crate::entry::{self, EntryError, KeyField, TableEntry};
@@ -28,13 +31,15 @@ use crate::writer::{Writer, joined};
 use code::Code;
 pub(crate) use control::order;
 use expr::Names;
+pub use externs::{Does, Object, Touch};
+use facts::{Effect, Surroundings};
 
 /// Name of the target in refusals.
 const TARGET: &str = "swx";
 /// Name of the intrinsic header's instance.
 const INTRINSIC: &str = "x_intrinsic";
 /// Its fields, in wire order, and their widths.
-const INTRINSIC_FIELDS: [(&str, u32); 10] = [
+const INTRINSIC_FIELDS: [(&str, u32); 11] = [
     ("port", 16),
     ("instance", 16),
     ("length", 32),
@@ -45,9 +50,12 @@ const INTRINSIC_FIELDS: [(&str, u32); 10] = [
     ("class", 8),
     ("to", 16),
     ("sum", 16),
+    ("packet", 32),
 ];
 /// Bytes of the intrinsic header.
-pub const INTRINSIC_LEN: usize = 20;
+pub const INTRINSIC_LEN: usize = 24;
+/// Where the intrinsic header has the number by which [external objects](Object) find the packet, of 32 bits. What surrounds the pipeline sets it.
+pub const PACKET_AT: usize = 20;
 /// Greatest queue depth in packets that a program sees.
 const DEPTH_MAX: u32 = (1 << 19) - 1;
 
@@ -56,8 +64,9 @@ const METADATA_BYTES_MAX: u32 = 256;
 /// Bytes of one header (`struct instr_io`: a length of 8 bits), and headers of a pipeline (`valid_headers`: 64 bits).
 const HEADER_BYTES_MAX: u32 = 255;
 const HEADERS_MAX: usize = 64;
-/// Lanes of one header.
+/// Lanes of one header, of which an instruction reaches each; and where none does.
 const LANES_PER_HEADER: u32 = 32;
+const LANES_PER_HEADER_MAX: u32 = HEADER_BYTES_MAX / (LANE_BITS / 8);
 /// Greatest priority of an entry: the wildcard table counts down from `RTE_ACL_MAX_PRIORITY`.
 const PRIORITY_MAX: u32 = (1 << 29) - 2;
 
@@ -68,55 +77,39 @@ const PRIORITY_MAX: u32 = (1 << 29) - 2;
 /// When the program is not valid, or has something that the pipeline cannot express; see [`Refusal`].
 pub fn print(program: &Program) -> Result<String, PrintError> {
     check(program)?;
-    refuse(program)?;
-    let mut printer = Printer {
-        p: program,
-        fields: Containers::new(program),
-        code: Code::default(),
-        used: BTreeSet::new(),
-        temporaries: [0; 2],
-        most: [0; 2],
-    };
+    let mut printer = Printer::new(program, None);
+    printer.refuse()?;
     Ok(printer.program()?)
+}
+
+/// A program whose register actions are external objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithObjects {
+    /// The specification.
+    pub text: String,
+    /// The objects, in the order of the specification.
+    pub objects: Vec<Object>,
+    /// Where lanes are in a packet that has them, from the start of the intrinsic header.
+    pub lanes_at: usize,
+}
+
+/// Prints a program whose registers, and the actions on them, are [external objects](Object): what runs the pipeline must have them.
+///
+/// # Errors
+///
+/// As [`print`].
+pub fn print_with_objects(program: &Program) -> Result<WithObjects, PrintError> {
+    check(program)?;
+    let mut printer = Printer::new(program, Some(Vec::new()));
+    printer.refuse()?;
+    let text = printer.program()?;
+    let objects = printer.objects.unwrap_or_default();
+    Ok(WithObjects { text, objects, lanes_at: externs::lanes_at(program) })
 }
 
 /// A construct that this back end does not print.
 fn refusal(construct: impl Into<String>, limit: impl Into<String>) -> Refusal {
     Refusal { target: TARGET, construct: construct.into(), limit: limit.into() }
-}
-
-fn refuse(program: &Program) -> Result<(), Refusal> {
-    if program.lane_bits() != LANE_BITS {
-        return Err(refusal(format!("lanes of {} bits", program.lane_bits()), "lanes are words of 32 bits"));
-    }
-    if !program.lane_vars.is_empty() || !program.lookups.is_empty() {
-        let names: Vec<&str> = program.lane_vars.iter().map(|var| var.name.as_str()).collect();
-        return Err(refusal(
-            format!("variables of every lane ({})", names.join(", ")),
-            "an instruction works on one number, and lanes are folded in registers alone",
-        ));
-    }
-    let arrays = register_arrays(program);
-    if arrays > REGISTER_ARRAYS_MAX {
-        return Err(refusal(
-            format!(
-                "{} lanes a packet, which need {arrays} register and counter arrays",
-                program.lane_count()
-            ),
-            format!("an instruction names {REGISTER_ARRAYS_MAX}"),
-        ));
-    }
-    if let Some(header) = program.headers.iter().find(|header| header.len_bytes() > HEADER_BYTES_MAX) {
-        return Err(refusal(
-            format!("header '{}' of {} bytes", header.name, header.len_bytes()),
-            format!("a header has {HEADER_BYTES_MAX} bytes"),
-        ));
-    }
-    let headers = program.headers.len() + 2 + program.lane_count().div_ceil(LANES_PER_HEADER) as usize;
-    if headers > HEADERS_MAX {
-        return Err(refusal(format!("{headers} headers"), format!("a pipeline has {HEADERS_MAX}")));
-    }
-    Ok(())
 }
 
 /// Width in which a value of `bits` bits is stored.
@@ -133,34 +126,103 @@ struct Printer<'a> {
     p: &'a Program,
     fields: Containers,
     code: Code,
+    /// The external objects so far, if register actions are such; otherwise they are instructions.
+    objects: Option<Vec<Object>>,
     /// Metadata that the instructions use.
     used: BTreeSet<MetaId>,
-    /// Variables for intermediate results of 32 and 64 bits, in use and at most.
-    temporaries: [u32; 2],
-    most: [u32; 2],
+    /// Intermediate results so far.
+    temporaries: u32,
+}
+
+impl<'a> Printer<'a> {
+    fn new(program: &'a Program, objects: Option<Vec<Object>>) -> Self {
+        Self {
+            p: program,
+            fields: Containers::new(program),
+            code: Code::default(),
+            objects,
+            used: BTreeSet::new(),
+            temporaries: 0,
+        }
+    }
 }
 
 impl Printer<'_> {
+    /// Refuses what exceeds a limit of the pipeline.
+    fn refuse(&self) -> Result<(), Refusal> {
+        let program = self.p;
+        if program.lane_bits() != LANE_BITS {
+            return Err(refusal(
+                format!("lanes of {} bits", program.lane_bits()),
+                "lanes are words of 32 bits",
+            ));
+        }
+        if !program.lane_vars.is_empty() || !program.lookups.is_empty() {
+            let names: Vec<&str> = program.lane_vars.iter().map(|var| var.name.as_str()).collect();
+            return Err(refusal(
+                format!("variables of every lane ({})", names.join(", ")),
+                "an instruction works on one number, and lanes are folded in registers alone",
+            ));
+        }
+        let arrays = register_arrays(program);
+        if self.objects.is_none() && arrays > REGISTER_ARRAYS_MAX {
+            return Err(refusal(
+                format!(
+                    "{} lanes a packet, which need {arrays} register and counter arrays",
+                    program.lane_count()
+                ),
+                format!("an instruction names {REGISTER_ARRAYS_MAX}"),
+            ));
+        }
+        if let Some(header) = program.headers.iter().find(|header| header.len_bytes() > HEADER_BYTES_MAX) {
+            return Err(refusal(
+                format!("header '{}' of {} bytes", header.name, header.len_bytes()),
+                format!("a header has {HEADER_BYTES_MAX} bytes"),
+            ));
+        }
+        let headers = program.headers.len() + 2 + self.lane_headers().len();
+        if headers > HEADERS_MAX {
+            return Err(refusal(format!("{headers} headers"), format!("a pipeline has {HEADERS_MAX}")));
+        }
+        Ok(())
+    }
+
     fn program(&mut self) -> Result<String, Refusal> {
         let tables: Vec<TableId> =
             applied(&self.p.ingress).into_iter().chain(applied(&self.p.egress)).collect();
         let actions: BTreeSet<ActionId> =
             tables.iter().flat_map(|table| self.p.table(*table).actions.clone()).collect();
-        let mut bodies = Vec::new();
+        let mut around = self.surroundings(&tables);
+        let (mut bodies, mut places) = (Vec::new(), [0; 2]);
         for action in &actions {
-            bodies.push(self.action(*action)?);
+            let mut code = self.action(*action)?;
+            // What is in use in the block that applies the table must not be overwritten.
+            places = std::array::from_fn(|class| places[class].max(code.allocate("m.x_a")[class]));
+            bodies.push(code);
+        }
+        for table in &tables {
+            let table = self.p.table(*table);
+            let of = actions.iter().zip(&bodies).filter(|(action, _)| table.actions.contains(action));
+            around.tables.insert(table.name.clone(), self.effect(table, of.map(|(_, code)| code)));
         }
         self.body()?;
-        let body = std::mem::take(&mut self.code).finish();
+        let mut body = std::mem::take(&mut self.code);
+        let zeros = self.used.iter().map(|meta| &self.p.metadata[usize::from(meta.0)].name);
+        body.prepend(zeros.map(|name| format!("mov m.{name} 0x0")));
+        // An instruction for each lane makes too many for the passes that compare values.
+        body.improve(&around, self.objects.is_some());
+        let temporaries = [("m.x_a", places), ("m.x_t", body.allocate("m.x_t"))];
+        let body = body.finish();
         let mut w = Writer::default();
         w.line(format!("; {}: {}.", self.p.name, self.p.about));
         w.line(format!("; Every packet is behind header {INTRINSIC}. Generated; do not edit."));
         w.line("");
         self.structs(&mut w);
-        self.metadata(&mut w, &tables)?;
+        self.mailboxes(&mut w);
+        self.metadata(&mut w, &tables, &temporaries)?;
         self.arguments(&mut w, &actions);
         self.state(&mut w);
-        for (action, lines) in actions.iter().zip(bodies) {
+        for (action, code) in actions.iter().zip(bodies) {
             let action = self.p.action(*action);
             let args = if action.params.is_empty() {
                 "none".into()
@@ -168,7 +230,7 @@ impl Printer<'_> {
                 format!("instanceof {}_args_t", action.name)
             };
             w.open(format!("action {} args {args} {{", action.name));
-            lines.iter().for_each(|line| w.line(line));
+            code.finish().iter().for_each(|line| w.line(line));
             w.close("}");
             w.line("");
         }
@@ -176,9 +238,6 @@ impl Printer<'_> {
         w.open("apply {");
         w.line("rx m.x_input");
         w.line(format!("extract h.{INTRINSIC}"));
-        for meta in &self.used {
-            w.line(format!("mov m.{} 0x0", self.p.metadata[usize::from(meta.0)].name));
-        }
         body.iter().for_each(|line| w.line(line));
         w.close("}");
         Ok(w.finish())
@@ -193,8 +252,9 @@ impl Printer<'_> {
     /// Instances that hold the lanes, in wire order, and the lanes of each.
     fn lane_headers(&self) -> Vec<(String, std::ops::Range<u32>)> {
         let Some(lanes) = &self.p.lanes else { return vec![] };
-        let parts = 0..lanes.count.div_ceil(LANES_PER_HEADER);
-        let range = |i: u32| i * LANES_PER_HEADER..((i + 1) * LANES_PER_HEADER).min(lanes.count);
+        let each = if self.objects.is_some() { LANES_PER_HEADER_MAX } else { LANES_PER_HEADER };
+        let parts = 0..lanes.count.div_ceil(each);
+        let range = |i: u32| i * each..((i + 1) * each).min(lanes.count);
         parts.map(|i| (format!("{}_{i}", lanes.name), range(i))).collect()
     }
 
@@ -215,7 +275,12 @@ impl Printer<'_> {
             headers.push((header.name.clone(), fields));
         }
         for (name, lanes) in self.lane_headers() {
-            headers.push((name, lanes.map(|lane| (format!("d{lane:02}"), LANE_BITS)).collect()));
+            let fields = match self.objects {
+                // No instruction reads them.
+                Some(_) => vec![("lanes".to_owned(), lanes.len() as u32 * LANE_BITS)],
+                None => lanes.map(|lane| (format!("d{lane:02}"), LANE_BITS)).collect(),
+            };
+            headers.push((name, fields));
         }
         for (name, fields) in &headers {
             structure(w, &format!("{name}_t"), fields);
@@ -226,9 +291,23 @@ impl Printer<'_> {
         w.line("");
     }
 
-    fn metadata(&self, w: &mut Writer, tables: &[TableId]) -> Result<(), Refusal> {
+    /// The external objects, and the structures of their mailboxes.
+    fn mailboxes(&self, w: &mut Writer) {
+        let Some(objects) = &self.objects else { return };
+        for object in objects {
+            let fields: Vec<_> = object.fields.iter().map(|field| (field.name.clone(), 32)).collect();
+            structure(w, &format!("{}_t", object.name), &fields);
+        }
+        for Object { name, .. } in objects {
+            w.line(format!("extobj {name} instanceof {name}"));
+        }
+        w.line("");
+    }
+
+    /// Variables of their own names, and their widths: those of the program that are used, keys, and those of every program.
+    fn variables(&self, tables: &[TableId], used: impl Iterator<Item = MetaId>) -> Vec<(String, u32)> {
         let mut fields: Vec<(String, u32)> = vec![("x_input".into(), 32), ("x_rest".into(), 32)];
-        fields.extend(self.used.iter().map(|meta| {
+        fields.extend(used.map(|meta| {
             let meta = &self.p.metadata[usize::from(meta.0)];
             (meta.name.clone(), bytes(meta.bits))
         }));
@@ -237,10 +316,59 @@ impl Printer<'_> {
             let bits = |key: &Key| bytes(width(self.p, &key.value, &[], &[]));
             fields.extend(table.keys.iter().map(|key| (key_name(table, key), bits(key))));
         }
-        fields.extend(["x_old0", "x_old1", "x_new0", "x_new1"].map(|name| (name.into(), 32)));
-        fields.extend([("x_cond0".into(), 8), ("x_cond1".into(), 8), ("x_sum".into(), 16)]);
-        for (count, bits) in self.most.into_iter().zip([32, 64]) {
-            fields.extend((0..count).map(|number| (format!("x_t{bits}_{number}"), bits)));
+        if self.objects.is_none() {
+            fields.extend(["x_old0", "x_old1", "x_new0", "x_new1"].map(|name| (name.into(), 32)));
+            fields.extend([("x_cond0".into(), 8), ("x_cond1".into(), 8)]);
+        }
+        fields.push(("x_sum".into(), 16));
+        fields
+    }
+
+    /// The widths of all fields, for the passes over the instructions.
+    fn surroundings(&self, tables: &[TableId]) -> Surroundings {
+        let all = (0..self.p.metadata.len()).map(|index| MetaId(index as u16));
+        let mut widths: BTreeMap<String, u32> =
+            self.variables(tables, all).into_iter().map(|(name, bits)| (format!("m.{name}"), bits)).collect();
+        widths.extend(INTRINSIC_FIELDS.map(|(name, bits)| (format!("h.{INTRINSIC}.{name}"), bits)));
+        for (index, header) in self.p.headers.iter().enumerate() {
+            let containers = self.fields.of(HeaderId(index as u16)).iter();
+            widths.extend(containers.map(|field| (format!("h.{}.{}", header.name, field.name), field.bits)));
+        }
+        widths.extend((0..self.p.lane_count()).map(|lane| (format!("h.{}", self.lane(lane)), LANE_BITS)));
+        Surroundings { tables: BTreeMap::new(), widths }
+    }
+
+    /// What a lookup does to variables, whatever it finds.
+    fn effect<'c>(&self, table: &Table, actions: impl Iterator<Item = &'c Code>) -> Effect {
+        let mut effect = Effect::default();
+        let mut all: Option<BTreeSet<String>> = None;
+        for code in actions {
+            let writes = code.written_places();
+            effect.reads.extend(code.read_places());
+            all = Some(match all {
+                Some(all) => all.intersection(&writes).cloned().collect(),
+                None => writes.clone(),
+            });
+            effect.may_write.extend(writes);
+        }
+        // An action that reads what it has written before counts as one that reads, so that it need not be known which comes first.
+        effect.writes = all.unwrap_or_default().difference(&effect.reads).cloned().collect();
+        effect.reads.extend(table.keys.iter().map(|key| format!("m.{}", key_name(table, key))));
+        effect
+    }
+
+    fn metadata(
+        &self,
+        w: &mut Writer,
+        tables: &[TableId],
+        temporaries: &[(&str, [u32; 2])],
+    ) -> Result<(), Refusal> {
+        let mut fields = self.variables(tables, self.used.iter().copied());
+        for (prefix, counts) in temporaries {
+            let prefix = prefix.trim_start_matches("m.");
+            for (count, bits) in counts.iter().zip(liveness::WIDTHS) {
+                fields.extend((0..*count).map(|number| (format!("{prefix}{bits}_{number}"), bits)));
+            }
         }
         let sum = fields.iter().map(|(_, bits)| bits).sum::<u32>() / 8;
         if sum > METADATA_BYTES_MAX {
@@ -267,7 +395,7 @@ impl Printer<'_> {
     }
 
     fn state(&self, w: &mut Writer) {
-        for register in &self.p.registers {
+        for register in self.p.registers.iter().filter(|_| self.objects.is_none()) {
             for name in self.arrays(register) {
                 w.line(format!("regarray {name} size {:#x} initval 0x0", register.size));
             }
@@ -278,18 +406,17 @@ impl Printer<'_> {
         w.line("");
     }
 
-    fn action(&mut self, action: ActionId) -> Result<Vec<String>, Refusal> {
+    fn action(&mut self, action: ActionId) -> Result<Code, Refusal> {
         let action = self.p.action(action);
         let names = Names { params: &action.params, ..Names::default() };
         for stmt in &action.body {
-            self.temporaries = [0; 2];
             // The validator permits only assignments in actions.
             if let Stmt::Assign(place, value) = stmt {
                 self.assign(*place, value, &names)?;
             }
         }
         self.code.run("return");
-        Ok(std::mem::take(&mut self.code).finish())
+        Ok(std::mem::take(&mut self.code))
     }
 
     fn table(&self, w: &mut Writer, table: TableId) {

@@ -4,9 +4,12 @@
 //! offered to input ports, and [`Pipeline::run`] returns what leaves for them. Tables are changed in batches, by the lines that DPDK's control functions
 //! read; registers and counters are read and written by name.
 //!
+//! External objects (`extobj NAME instanceof TYPE`) are the caller's ([`Externs`]): each has one function, `run`, and a mailbox of 32-bit fields, the
+//! structure `TYPE_t`.
+//!
 //! # Limits
 //!
-//! Neither mirroring, recirculation, learning, meters, hashes nor external objects; jumps go forward only. So every packet leaves after a bounded
+//! Neither mirroring, recirculation, learning, meters, hashes nor external functions; jumps go forward only. So every packet leaves after a bounded
 //! number of instructions, and none is copied.
 
 mod build;
@@ -17,6 +20,7 @@ mod spec;
 
 use std::io;
 
+pub use memory::{Externs, Packets};
 pub use pipeline::{Pipeline, PipelineConfig, Sent};
 
 /// Why a pipeline cannot be built or used.

@@ -2,6 +2,7 @@
 //!
 //! - [`pipeline`]: the generated pipelines, which implement the trait [`Pipeline`].
 //! - [`interpreted`]: any other valid program, run by the interpreter.
+//! - [`action`]: register actions, for engines that run the rest of a program elsewhere.
 //! - [`empty`]: no program, for a switch whose controller sets one later.
 //! - [`queue`]: optional queues in front of the ports: priorities, weights, marks, trimming, rates.
 //! - [`switch`]: the loop that receives bursts, runs the pipeline, replicates multicast packets and sends; and the
@@ -9,6 +10,7 @@
 //!
 //! One thread runs a switch. Per packet it neither allocates, locks nor makes a system call.
 
+pub mod action;
 pub mod empty;
 pub mod interpreted;
 pub mod pipeline;

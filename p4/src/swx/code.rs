@@ -1,25 +1,29 @@
 //! Instructions and labels, as text for the software pipeline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::Surroundings;
 
 /// The target of a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Label(u32);
 
-enum Line {
+pub(super) enum Line {
+    /// What was removed.
+    Nothing,
     Label(Label),
-    /// An instruction, as the words before its target and after it.
+    /// An instruction, and where it jumps to.
     Do {
-        before: String,
+        mnemonic: String,
         target: Option<Label>,
-        after: String,
+        operands: Vec<String>,
     },
 }
 
 /// A list of instructions. Jumps go forward only.
 #[derive(Default)]
 pub(super) struct Code {
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     labels: u32,
 }
 
@@ -36,17 +40,74 @@ impl Code {
     }
 
     /// Appends an instruction that is no jump.
-    pub(super) fn run(&mut self, text: impl Into<String>) {
-        self.lines.push(Line::Do { before: text.into(), target: None, after: String::new() });
+    pub(super) fn run(&mut self, text: impl AsRef<str>) {
+        let mut words = text.as_ref().split_whitespace().map(str::to_owned);
+        let mnemonic = words.next().unwrap_or_default();
+        self.lines.push(Line::Do { mnemonic, target: None, operands: words.collect() });
     }
 
     /// Appends a jump: its mnemonic, and the operands behind the target.
     pub(super) fn jump(&mut self, mnemonic: &str, target: Label, operands: &str) {
         self.lines.push(Line::Do {
-            before: mnemonic.to_owned(),
+            mnemonic: mnemonic.to_owned(),
             target: Some(target),
-            after: operands.to_owned(),
+            operands: operands.split_whitespace().map(str::to_owned).collect(),
         });
+    }
+
+    /// Puts instructions that are no jumps in front.
+    pub(super) fn prepend(&mut self, texts: impl Iterator<Item = String>) {
+        let mut first = Self { labels: self.labels, ..Self::default() };
+        texts.for_each(|text| first.run(text));
+        first.lines.append(&mut self.lines);
+        *self = first;
+    }
+
+    /// The places that instructions write, of those that compute.
+    pub(super) fn written_places(&self) -> BTreeSet<String> {
+        self.operands(0..1)
+    }
+
+    /// The variables that instructions read.
+    pub(super) fn read_places(&self) -> BTreeSet<String> {
+        let mut read = self.operands(1..usize::MAX);
+        for line in &self.lines {
+            if let Line::Do { mnemonic, operands, .. } = line
+                && mnemonic != "mov"
+            {
+                read.extend(operands.first().cloned());
+            }
+        }
+        read.retain(|word| word.starts_with("m."));
+        read
+    }
+
+    fn operands(&self, range: std::ops::Range<usize>) -> BTreeSet<String> {
+        let of = |line: &Line| match line {
+            Line::Do { operands, .. } => operands.clone(),
+            Line::Label(_) | Line::Nothing => Vec::new(),
+        };
+        let chosen = self
+            .lines
+            .iter()
+            .map(of)
+            .flat_map(|operands| operands.into_iter().skip(range.start).take(range.end - range.start));
+        chosen.collect()
+    }
+
+    /// Leaves out what need not be executed: values that are not used, and where `decides`, those that are known, and jumps whose outcome is.
+    pub(super) fn improve(&mut self, around: &Surroundings, decides: bool) {
+        // Each round leaves fewer instructions.
+        let mut before = usize::MAX;
+        while self.lines.len() < before {
+            before = self.lines.len();
+            if decides {
+                self.decide(around);
+            }
+            self.remove_dead(around);
+            self.thread();
+            while self.shorten() {}
+        }
     }
 
     /// The instructions, one a line: without those that are never reached, labels that are not used, and jumps to the next instruction. At most
@@ -62,15 +123,16 @@ impl Code {
         let (mut text, mut pending) = (Vec::new(), None);
         for line in &self.lines {
             match line {
+                Line::Nothing => {}
                 Line::Label(label) => pending = pending.or(Some(same[label])),
-                Line::Do { before, target, after } => {
+                Line::Do { mnemonic, target, operands } => {
                     let prefix = match pending.take().filter(|label| used.binary_search(label).is_ok()) {
                         Some(label) => format!("L{} : ", label.0),
                         None => String::new(),
                     };
                     let target = target.map_or(String::new(), |target| format!(" L{}", same[&target].0));
-                    let after = if after.is_empty() { String::new() } else { format!(" {after}") };
-                    text.push(format!("{prefix}{before}{target}{after}"));
+                    let operands: String = operands.iter().map(|word| format!(" {word}")).collect();
+                    text.push(format!("{prefix}{mnemonic}{target}{operands}"));
                 }
             }
         }
@@ -84,18 +146,19 @@ impl Code {
         let mut next = None;
         for line in self.lines.iter_mut().rev() {
             match line {
+                Line::Nothing => {}
                 Line::Label(label) => {
                     if let Some(to) = next {
                         leads.insert(*label, to);
                     }
                 }
-                Line::Do { before, target, .. } => {
+                Line::Do { mnemonic, target, .. } => {
                     if let Some(target) = target
                         && let Some(to) = leads.get(target)
                     {
                         *target = *to;
                     }
-                    next = target.filter(|_| before == "jmp");
+                    next = target.filter(|_| mnemonic == "jmp");
                 }
             }
         }
@@ -110,6 +173,7 @@ impl Code {
                     same.insert(*label, *first.get_or_insert(*label));
                 }
                 Line::Do { .. } => first = None,
+                Line::Nothing => {}
             }
         }
         same
@@ -124,13 +188,12 @@ impl Code {
         let mut reached = true;
         for (line, next) in std::mem::take(&mut self.lines).into_iter().zip(next) {
             match &line {
+                Line::Nothing => continue,
                 Line::Label(label) if !targets.contains(label) => continue,
                 Line::Label(_) => reached = true,
                 Line::Do { .. } if !reached => continue,
                 Line::Do { target: Some(target), .. } if next.contains(target) => continue,
-                Line::Do { before, .. } => {
-                    reached = !(before == "jmp" || before == "drop" || before.starts_with("tx "));
-                }
+                Line::Do { .. } => reached = !line.ends(),
             }
             kept.push(line);
         }
@@ -154,10 +217,15 @@ impl Code {
 }
 
 impl Line {
+    /// Whether the instruction behind it is executed only where another jumps to it.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self, Self::Do { mnemonic, .. } if matches!(&**mnemonic, "jmp" | "drop" | "tx" | "return"))
+    }
+
     fn target(&self) -> Option<Label> {
         match self {
             Self::Do { target, .. } => *target,
-            Self::Label(_) => None,
+            Self::Label(_) | Self::Nothing => None,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Parser, statements and deparser as instructions.
 
+use std::collections::BTreeSet;
+
 use super::code::Label;
 use super::expr::Names;
+use super::externs::exec_of;
 use super::{INTRINSIC, Printer, key_name, refusal};
 use crate::ir::*;
 use crate::refusal::Refusal;
@@ -18,8 +21,6 @@ impl Printer<'_> {
         self.code.put(parsed);
         self.check_ipv4();
         self.code.jump("jmpeq", egress, &format!("h.{INTRINSIC}.egress 0x1"));
-        self.code.run(format!("mov h.{INTRINSIC}.send 0x0"));
-        self.code.run(format!("mov h.{INTRINSIC}.class 0x0"));
         self.block(&self.p.ingress, drop)?;
         self.code.jump("jmpeq", drop, &format!("h.{INTRINSIC}.send 0x0"));
         self.code.jump("jmp", depart, "");
@@ -45,7 +46,6 @@ impl Printer<'_> {
         self.code.run(format!("mov m.x_rest h.{INTRINSIC}.length"));
         for index in order(&self.p.parser) {
             let state = &states[index];
-            self.temporaries = [0; 2];
             self.code.put(labels[index]);
             for part in &state.extract {
                 let bytes = match part {
@@ -141,8 +141,25 @@ impl Printer<'_> {
 
     fn block(&mut self, block: &[Stmt], drop: Label) -> Result<(), Refusal> {
         let names = Names::default();
-        for stmt in block {
-            self.temporaries = [0; 2];
+        let mut at = 0;
+        // Where the tests of a run of flags end.
+        let mut unset = None;
+        while let Some(stmt) = block.get(at) {
+            if let Some((_, end)) = unset.take_if(|(behind, _)| *behind == at) {
+                self.code.put(end);
+            }
+            if unset.is_none()
+                && let Some((count, flags)) = flag_tests(&block[at..])
+            {
+                let end = self.code.label();
+                self.jump_if(&flags, false, end, &names)?;
+                unset = Some((at + count, end));
+            }
+            if self.objects.is_some() && exec_of(stmt).is_some() {
+                at += self.exec_objects(&block[at..], drop)?;
+                continue;
+            }
+            at += 1;
             match stmt {
                 Stmt::Assign(place, value) => self.assign(*place, value, &names)?,
                 Stmt::AssignLane(..) => {
@@ -177,6 +194,7 @@ impl Printer<'_> {
                         self.code.run(format!("invalidate h.{name}"));
                     }
                 }
+                Stmt::AddLanes if self.objects.is_some() => self.add_lanes_by_object(drop)?,
                 Stmt::AddLanes => self.add_lanes(drop),
                 Stmt::Unicast(port) => self.send(UNICAST, port)?,
                 Stmt::Multicast(group) => self.send(MULTICAST, group)?,
@@ -186,6 +204,9 @@ impl Printer<'_> {
                     self.code.run(format!("mov h.{INTRINSIC}.class {}", class.text));
                 }
             }
+        }
+        if let Some((_, end)) = unset {
+            self.code.put(end);
         }
         Ok(())
     }
@@ -222,6 +243,63 @@ impl Printer<'_> {
         }
         self.code.put(end);
     }
+}
+
+/// Statements at the start of the block that each test flags of one field and have no effect unless some are set, if there are several; and whether any of
+/// these flags is set.
+fn flag_tests(block: &[Stmt]) -> Option<(usize, Expr)> {
+    let test = |stmt: &Stmt| {
+        let Stmt::If(Expr::Binary(op @ (BinOp::Eq | BinOp::Ne), left, right), _, otherwise) = stmt else {
+            return None;
+        };
+        let (Expr::Binary(BinOp::And, of, flags), Expr::Const(value, _)) = (&**left, &**right) else {
+            return None;
+        };
+        let Expr::Const(flags, bits) = **flags else { return None };
+        let is_set = matches!((op, value), (BinOp::Eq, value) if *value == flags && flags != 0)
+            || matches!((op, value), (BinOp::Ne, 0));
+        (is_set && otherwise.is_empty() && matches!(**of, Expr::Field(..)))
+            .then(|| ((**of).clone(), flags, bits))
+    };
+    let (of, _, bits) = block.first().and_then(test)?;
+    let tests: Vec<u64> = block
+        .iter()
+        .map_while(test)
+        .take_while(|(other, ..)| *other == of)
+        .map(|(_, flags, _)| flags)
+        .collect();
+    let all = tests.iter().fold(0, |all, flags| all | flags);
+    let any = (of & Expr::Const(all, bits)).ne(Expr::Const(0, bits));
+    (tests.len() > 1).then_some((tests.len(), any))
+}
+
+/// Where the parser finds the lanes, in bytes; `None` if there are none, or at several places.
+pub(super) fn start_of_lanes(program: &Program) -> Option<u32> {
+    let states = &program.parser.states;
+    // Bytes in front of each state, of every way to it.
+    let mut before: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); states.len()];
+    before.first_mut()?.insert(0);
+    let mut found = BTreeSet::new();
+    for index in order(&program.parser) {
+        let mut offsets = std::mem::take(&mut before[index]);
+        for part in &states[index].extract {
+            let bytes = match part {
+                Part::Header(header) => program.header(*header).len_bytes(),
+                Part::Lanes => {
+                    found.extend(&offsets);
+                    program.lane_bytes()
+                }
+            };
+            offsets = offsets.into_iter().map(|offset| offset + bytes).collect();
+        }
+        if let Next::Select { cases, otherwise, .. } = &states[index].next {
+            for target in cases.iter().map(|(_, target)| target).chain(otherwise) {
+                before[usize::from(target.0)].extend(&offsets);
+            }
+        }
+    }
+    let mut found = found.into_iter();
+    found.next().filter(|_| found.next().is_none())
 }
 
 /// The states in an order in which every transition goes forward.

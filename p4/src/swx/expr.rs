@@ -1,6 +1,7 @@
 //! Expressions: operands of instructions, and conditions as jumps.
 
 use super::code::Label;
+use super::liveness::VIRTUAL;
 use super::{INTRINSIC, Printer, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, symbol};
@@ -43,13 +44,11 @@ pub(super) const fn mask(bits: u32) -> u64 {
 }
 
 impl Printer<'_> {
-    /// A variable for an intermediate result, in use until the statement ends.
+    /// A variable for an intermediate result.
     pub(super) fn temporary(&mut self, bits: u32) -> Value {
-        let (class, wide) = if bits > 32 { (1, 64) } else { (0, 32) };
-        let number = self.temporaries[class];
-        self.temporaries[class] += 1;
-        self.most[class] = self.most[class].max(self.temporaries[class]);
-        Value::place(format!("m.x_t{wide}_{number}"), bits)
+        let wide = if bits > 32 { 64 } else { 32 };
+        self.temporaries += 1;
+        Value::place(format!("{VIRTUAL}{wide}_{}", self.temporaries), bits)
     }
 
     /// A field's container, or a variable.
@@ -242,6 +241,9 @@ impl Printer<'_> {
             (None, Some(right), false) if right < u64::MAX => {
                 self.code.jump("jmplt", target, &format!("{} {:#x}", left.text, right + 1));
             }
+            (Some(left), None, false) if left > 0 => {
+                self.code.jump("jmpgt", target, &format!("{} {:#x}", right.text, left - 1));
+            }
             (_, _, false) => {
                 let end = self.code.label();
                 self.compare(left, right, true, end);
@@ -298,6 +300,12 @@ impl Printer<'_> {
             Expr::Binary(op @ (BinOp::Gt | BinOp::SignedGt), left, right) => {
                 let (l, r) = (self.value(left, names)?, self.value(right, names)?);
                 let signed = *op == BinOp::SignedGt;
+                if signed && l.constant == Some(0) && r.constant.is_none() {
+                    // Negative: the sign bit is set.
+                    let positive = Value::constant(mask(r.bits.max(1)) >> 1, r.bits);
+                    self.compare(&r, &positive, sense, target);
+                    return Ok(());
+                }
                 let (l, r) = (self.ordered(&l, signed), self.ordered(&r, signed));
                 self.compare(&l, &r, sense, target);
             }

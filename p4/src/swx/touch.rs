@@ -51,9 +51,7 @@ impl Printer<'_> {
                     let first = self.part_names(Part::Lanes).into_iter().next().unwrap_or_default();
                     self.code.jump("jmpnv", drop, &format!("h.{first}"));
                 }
-                let kept = self.temporaries;
                 for (lane, array) in arrays.into_iter().enumerate() {
-                    self.temporaries = kept;
                     let lane = format!("h.{}", self.lane(lane as u32));
                     if self.short(&array, action, &index, output, &lane) {
                         continue;

@@ -34,7 +34,7 @@ struct Printed {
 impl Printed {
     /// Specifications for DPDK and instructions for the kernel are long: one specification is enough to read.
     fn is_full(&self) -> bool {
-        let long = matches!(self.target, "swx" | "xdp");
+        let long = matches!(self.target, "swx" | "swx-objects" | "xdp");
         FULL.contains(&self.profile) && (!long || self.profile == "small")
     }
 
@@ -72,6 +72,9 @@ fn printed() -> Vec<Printed> {
         }
         if let Ok(text) = swx::print(&program) {
             add("swx", "spec", text);
+        }
+        if let Ok(printed) = swx::print_with_objects(&program) {
+            add("swx-objects", "objects.spec", printed.text);
         }
         if let Ok(text) = xdp::print(&program) {
             add("xdp", "bpf", text);

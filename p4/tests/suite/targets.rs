@@ -406,6 +406,58 @@ fn the_software_pipeline_refuses_what_it_cannot_express_by_name() {
     }
 }
 
+/// The words of the instructions of a specification's `apply` block, without their labels.
+fn instructions(text: &str) -> Vec<Vec<&str>> {
+    let apply = text.split_once("apply {").expect("it has instructions").1;
+    apply.lines().map(unlabelled).filter(|words| words.len() > 1 || *words == ["drop"]).collect()
+}
+
+fn unlabelled(line: &str) -> Vec<&str> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    if words.get(1) == Some(&":") { words[2..].to_vec() } else { words }
+}
+
+#[test]
+fn registers_as_external_objects_have_more_lanes_and_short_operands() {
+    let print = |profile: &Profile| swx::print_with_objects(&allreduce::program(profile).unwrap());
+    for words in [64, 352, 2048] {
+        let printed = print(&Profile::software(words)).unwrap();
+        assert_eq!(printed.lanes_at, swx::INTRINSIC_LEN + 32, "{words}");
+        let long = instructions(&printed.text).into_iter().flatten().find(|word| word.len() > 63);
+        assert_eq!(long, None, "{words}: DPDK refuses operands of more bytes");
+        assert!(!printed.text.contains("regarray sum"), "{words}");
+        let used = |name: &str| printed.text.contains(&format!("extern e.{name}.run"));
+        assert!(printed.objects.iter().all(|object| used(&object.name)), "{words}");
+    }
+    match print(&Profile::software(4096)) {
+        Err(PrintError::Refused(refusal)) => {
+            assert!(refusal.construct.ends_with(" headers") && refusal.limit.contains("64"), "{refusal}");
+        }
+        other => panic!("{:?}", other.map(|printed| printed.text.len())),
+    }
+    // As many instructions, or fewer, than those whose registers are the pipeline's.
+    let program = allreduce::program(&Profile::software(8)).unwrap();
+    let (with, without) = (swx::print_with_objects(&program).unwrap().text, swx::print(&program).unwrap());
+    assert!(2 * instructions(&with).len() < instructions(&without).len());
+}
+
+#[test]
+fn instructions_of_the_software_pipeline_compute_nothing_that_is_there() {
+    for name in ["hardware", "queues", "small"] {
+        let program = allreduce::program(&profile::by_name(name).unwrap()).unwrap();
+        let text = swx::print_with_objects(&program).unwrap().text;
+        let all = instructions(&text);
+        // The kind of a packet is taken out of its byte where a packet arrives, and for copies: not for each comparison.
+        let kinds = all.windows(2).filter(|pair| {
+            pair[0][0] == "mov" && pair[0][2] == "h.netfold.version_kind" && pair[1].last() == Some(&"0xf")
+        });
+        assert!(kinds.count() <= 4, "{name}");
+        // An index is compared with the size of the registers once on each way.
+        let program_text = all.iter().filter(|words| words[0] == "jmpgt" && words[2] == "m.index").count();
+        assert!(program_text <= 4, "{name}: {program_text}");
+    }
+}
+
 #[test]
 fn the_kernel_is_refused_what_it_cannot_express_by_name() {
     let lowered = |profile: &Profile| xdp::lower(&allreduce::program(profile).unwrap());

@@ -7,11 +7,12 @@ use std::time::Instant;
 use netfold_io::{PortId, Received};
 use netfold_lab::differential::{Arrival, Sequence, Settings, Tally, compare};
 use netfold_lab::stf::{testgen, to_sequence};
+use netfold_measure::io::{self, IoConfig};
 use netfold_p4::allreduce;
 use netfold_p4::ir::Program;
 use netfold_p4::profile::{Profile, SLOTS_MAX, named};
 use netfold_p4::refusal::PrintError;
-use netfold_switch::{Engine, InterpretedPipeline, Pipeline, pipeline_for};
+use netfold_switch::{Engine, InterpretedPipeline, Pipeline, datagram_pipeline, pipeline_for};
 use netfold_switch_swx::{SwxPipeline, SwxPipelineError};
 use netfold_wire::{LaneOp, Reason};
 
@@ -25,10 +26,13 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
+/// How a program becomes a pipeline: with registers as external objects, as switches have them, or without.
+type Form = fn(Arc<Program>) -> Result<SwxPipeline, SwxPipelineError>;
+
 /// Plays one sequence.
-fn play(name: &str, seed: u64, profile: &Profile, program: &Arc<Program>) -> Tally {
+fn play(name: &str, seed: u64, profile: &Profile, program: &Arc<Program>, form: Form) -> Tally {
     let sequence = Sequence::from_seed(seed, profile, &Settings::software(PACKETS));
-    let pipeline = SwxPipeline::new(Arc::clone(program));
+    let pipeline = form(Arc::clone(program));
     let pipeline = pipeline.unwrap_or_else(|error| panic!("{name}: {error}: {error:?}"));
     let interpreted = InterpretedPipeline::new(Arc::clone(program)).expect("the program is valid");
     compare(&sequence, Box::new(pipeline), Box::new(interpreted)).unwrap_or_else(|difference| {
@@ -38,13 +42,20 @@ fn play(name: &str, seed: u64, profile: &Profile, program: &Arc<Program>) -> Tal
 
 #[test]
 fn the_software_pipeline_and_the_interpreter_agree() {
+    compare_with_the_interpreter(SwxPipeline::new, SEQUENCES);
+}
+
+#[test]
+fn registers_as_instructions_and_the_interpreter_agree() {
+    compare_with_the_interpreter(SwxPipeline::without_objects, 1);
+}
+
+fn compare_with_the_interpreter(form: Form, sequences: u64) {
     let start = Instant::now();
     let mut total = Tally::default();
     for (number_of, named) in named().into_iter().enumerate() {
         let program = Arc::new(allreduce::program(&named.profile).expect("the profile is in range"));
-        if let Err(SwxPipelineError::Print(PrintError::Refused(refusal))) =
-            SwxPipeline::new(Arc::clone(&program))
-        {
+        if let Err(SwxPipelineError::Print(PrintError::Refused(refusal))) = form(Arc::clone(&program)) {
             assert!(
                 matches!(named.name, "saturating" | "wide" | "half" | "float"),
                 "{}: {refusal}",
@@ -56,11 +67,11 @@ fn the_software_pipeline_and_the_interpreter_agree() {
         let first = 1000 * number_of as u64;
         let seeds = match number("DIFF_SEED") {
             Some(seed) => seed..seed + 1,
-            None => first..first + number("DIFF_SEQUENCES").unwrap_or(SEQUENCES),
+            None => first..first + number("DIFF_SEQUENCES").unwrap_or(sequences),
         };
         let mut tally = Tally::default();
         for seed in seeds {
-            tally += play(named.name, seed, &named.profile, &program);
+            tally += play(named.name, seed, &named.profile, &program, form);
         }
         println!("{}: {tally}", named.name);
         total += tally;
@@ -122,6 +133,36 @@ fn rate(sequence: &Sequence, mut pipeline: Box<dyn Pipeline>) -> f64 {
     packets as f64 / spent.as_secs_f64()
 }
 
+/// A switch of eight workers on DPDK's rings, executed by the software pipeline and by generated code in turn, in one process. It asserts no figure.
+#[test]
+#[ignore = "a measurement: run it alone, on a machine without other load"]
+fn how_fast_a_switch_with_the_software_pipeline_is() {
+    const ROUNDS: usize = 7;
+    let config = |pipeline| IoConfig { rounds: 1, pipeline, ..IoConfig::default() };
+    let swx = |payload_bytes: u32| -> Option<Box<dyn Pipeline>> {
+        let program = allreduce::program(&Profile::software(payload_bytes / 4)).ok()?;
+        Some(Box::new(SwxPipeline::new(Arc::new(program)).expect("DPDK builds it")))
+    };
+    let rings = io::named("dpdk:net_ring").expect("it is built with DPDK");
+    let mut ratios = Vec::new();
+    for _ in 0..ROUNDS {
+        let swx = io::run(&config(swx), rings, |_| ()).expect("it is measured");
+        let generated = io::run(&config(datagram_pipeline), rings, |_| ()).expect("it is measured");
+        ratios.push(swx.mpps / generated.mpps);
+        println!(
+            "SWX {:.3} Mpps, {:.0} cycles a packet; generated {:.3} Mpps, {:.0} cycles; ratios {:.3}, {:.3}",
+            swx.mpps,
+            swx.cycles_per_packet,
+            generated.mpps,
+            generated.cycles_per_packet,
+            swx.mpps / generated.mpps,
+            generated.cycles_per_packet / swx.cycles_per_packet
+        );
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("median ratio of packets a second {:.3}", ratios[ROUNDS / 2]);
+}
+
 /// Beside the generated pipeline of the software switch, on one thread and the same packets. It asserts no figure: machines differ.
 #[test]
 #[ignore = "a measurement: run it alone, on a machine without other load"]
@@ -132,13 +173,15 @@ fn how_fast_the_software_pipeline_is() {
     for (name, profile) in [("sums", &sums), ("all operations", &profile)] {
         let sequence = Sequence::from_seed(1, profile, &Settings::software(50_000));
         for _ in 0..3 {
+            let plain = SwxPipeline::without_objects(Arc::clone(&program)).expect("DPDK builds it");
+            let plain = rate(&sequence, Box::new(plain));
             let swx = SwxPipeline::new(Arc::clone(&program)).expect("DPDK builds it");
             let swx = rate(&sequence, Box::new(swx));
             let (generated, engine) = pipeline_for(&program).expect("the program is valid");
             assert_eq!(engine, Engine::Generated);
             let generated = rate(&sequence, generated);
             println!(
-                "{name}: SWX {swx:.0} packets a second, generated {generated:.0}, ratio {:.3}",
+                "{name}: SWX {swx:.0} packets a second, without objects {plain:.0}, generated {generated:.0}, ratio {:.3}",
                 swx / generated
             );
         }

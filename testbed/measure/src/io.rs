@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::entry::EntryError;
+use netfold_switch::datagram_pipeline;
+use netfold_switch::runtime::Pipeline;
 use serde::Serialize;
 
 use netfold_testkit::sample::Sample;
@@ -51,6 +53,8 @@ pub struct IoConfig {
     pub queues: usize,
     /// Whether the job's packets are authenticated; the forwarder's are not.
     pub authenticated: bool,
+    /// The switch's pipeline for packets of so many bytes of lanes; `None` if there is none.
+    pub pipeline: fn(u32) -> Option<Box<dyn Pipeline>>,
 }
 
 impl Default for IoConfig {
@@ -61,6 +65,7 @@ impl Default for IoConfig {
             window: netfold::Builder::SLOTS_DEFAULT,
             queues: 1,
             authenticated: false,
+            pipeline: datagram_pipeline,
         }
     }
 }
@@ -282,7 +287,7 @@ fn drive(
     let core = |index: usize| cores.of(index).filter(|_| cores.len() > 1);
     let hub = hub::meet(&mut *io, &mut *workers)
         .and_then(|()| if config.authenticated { Ok(sockets::authenticate(io)?) } else { Ok(io) })
-        .and_then(|io| Hub::start(what, io, config.window, core(2 * queue + 1)));
+        .and_then(|io| Hub::start(what, io, config, core(2 * queue + 1)));
     hub::pin(core(2 * queue));
     // All come here, or those that do would wait for ever.
     start.wait();

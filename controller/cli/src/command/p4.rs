@@ -132,6 +132,8 @@ enum Target {
     Pna,
     /// A specification for DPDK's software pipeline (SWX).
     Swx,
+    /// The same with registers as external objects, which what runs the pipeline must have, as `netfold switch --engine swx` does.
+    SwxObjects,
     /// BPF instructions for XDP, the kernel's driver path, with the element that each comes from.
     Xdp,
     /// The pipeline as data, in JSON: what `netfold switch --program` reads.
@@ -151,6 +153,10 @@ impl Target {
             Self::T2na => ("t2na", tofino(Chip::Tofino2)),
             Self::Pna => ("pna", pna::print(program).map_err(|refusal| refusal.to_string())),
             Self::Swx => ("swx", swx::print(program).map_err(|refusal| refusal.to_string())),
+            Self::SwxObjects => {
+                let printed = swx::print_with_objects(program).map_err(|refusal| refusal.to_string());
+                ("swx-objects", printed.map(|printed| printed.text))
+            }
             Self::Xdp => ("xdp", xdp::print(program).map_err(|refusal| refusal.to_string())),
             Self::Ir => ("ir", Ok(program.to_json())),
         }
@@ -389,7 +395,7 @@ impl P4 {
 impl Emit {
     fn run(self, output: &Output) -> Result<(), CliError> {
         let default_profile = match self.target {
-            Target::V1model | Target::Swx | Target::Xdp | Target::Ir => None,
+            Target::V1model | Target::Swx | Target::SwxObjects | Target::Xdp | Target::Ir => None,
             Target::Tna | Target::T2na => Some(Profile::tofino()),
             Target::Pna => profile::by_name("nic"),
         };

@@ -120,8 +120,7 @@ pub(crate) struct SwitchCommand {
     /// With --io xdp-kernel: pin the program in this folder of a BPF file system. If this process is killed, jobs go on for 30 s, and `netfold switch detach` removes the program. A switch that stops regularly removes it itself.
     #[arg(long, value_name = "FOLDER")]
     pin: Option<PathBuf>,
-    /// What executes the program. DPDK's software pipeline (swx) interprets it, without vectors, and takes up to 247 words a packet; the payload
-    /// is 256 bytes by default then.
+    /// What executes the program. DPDK's software pipeline (swx) interprets it, and takes words only; the payload is 256 bytes by default then.
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     engine: EngineChoice,
     /// Run the pipeline in this file, as `netfold p4 emit --target ir --datagram` prints it. It is interpreted, which is
@@ -534,7 +533,8 @@ impl SwitchCommand {
 /// A program for DPDK's software pipeline.
 fn swx(program: Program) -> Result<InitialPipeline, CliError> {
     // What the pipeline cannot express is the command's matter, and not that of a file.
-    netfold_p4::swx::print(&program).map_err(|error| CliError::Usage(format!("--engine swx: {error}")))?;
+    netfold_p4::swx::print_with_objects(&program)
+        .map_err(|error| CliError::Usage(format!("--engine swx: {error}")))?;
     if !netfold_switch_swx::INCLUDED {
         return Err(CliError::Usage(SwxPipelineError::NotIncluded.to_string()));
     }

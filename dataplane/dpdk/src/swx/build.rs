@@ -5,13 +5,15 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
 use super::SwxError;
-use super::memory::{self, Memory, PortArgs};
+use super::memory::{self, Memory, Object, PortArgs};
 use super::operands::split;
 use super::spec::{Array, Spec, Struct, Table};
 use crate::{eal, sys};
 
 /// Name of the type of ports.
 const PORT_TYPE: &std::ffi::CStr = c"netfold";
+/// Name of the one function of external objects.
+const FUNCTION: &std::ffi::CStr = c"run";
 /// The label of the drop that is added at the end.
 const DROP: &str = "netfold_drop";
 /// Structure, header and field that are added: an instruction reads and writes 8 bytes at a time, so the last field of a structure needs bytes behind it.
@@ -95,8 +97,11 @@ impl Raw {
     }
 
     /// Adds everything in the specification, and builds the pipeline.
-    pub(super) fn configure(&self, spec: &Spec, outputs: u32) -> Result<(), SwxError> {
+    pub(super) fn configure(&self, spec: &Spec, memory: *mut Memory, outputs: u32) -> Result<(), SwxError> {
         self.types(spec)?;
+        for number in 0..spec.objects.len() {
+            self.object(spec, number, memory)?;
+        }
         spec.arrays.iter().try_for_each(|array| self.array(array))?;
         for action in &spec.actions {
             let (name, of) = (text(&action.is.name), action.is.of.as_deref().map(text));
@@ -127,7 +132,11 @@ impl Raw {
     fn types(&self, spec: &Spec) -> Result<(), SwxError> {
         let metadata = spec.metadata.as_ref().and_then(|metadata| metadata.of.as_deref());
         for structure in &spec.structs {
-            self.structure(structure, metadata == Some(&structure.name))?;
+            let is_mailbox = spec
+                .objects
+                .iter()
+                .any(|object| spec.mailbox(object).is_some_and(|mailbox| mailbox.name == structure.name));
+            self.structure(structure, is_mailbox || metadata == Some(&structure.name))?;
         }
         let slack = Struct { line: 0, name: SLACK.into(), fields: Vec::new() };
         self.structure(&slack, true)?;
@@ -150,6 +159,48 @@ impl Raw {
         // SAFETY: strings that DPDK copies.
         let rc = unsafe { sys::rte_swx_pipeline_packet_header_register(self.0, text.as_ptr(), of.as_ptr()) };
         refused(rc, line, format!("header '{name}'"))
+    }
+
+    /// An external object, and its type unless an object before it has the same.
+    fn object(&self, spec: &Spec, number: usize, memory: *mut Memory) -> Result<(), SwxError> {
+        let object = &spec.objects[number];
+        let Some(mailbox) = spec.mailbox(object) else { return Ok(()) };
+        let (name, kind) = (text(&object.name), text(object.of.as_deref().unwrap_or_default()));
+        if spec.objects[..number].iter().all(|before| before.of != object.of) {
+            let mailbox = text(&mailbox.name);
+            // SAFETY: a pipeline that is not built yet, strings that DPDK copies, and functions of the types that it calls.
+            let rc = unsafe {
+                sys::rte_swx_pipeline_extern_type_register(
+                    self.0,
+                    kind.as_ptr(),
+                    mailbox.as_ptr(),
+                    Some(memory::create_object),
+                    Some(memory::free_object),
+                )
+            };
+            refused(rc, object.line, format!("the type of external object '{}'", object.name))?;
+            // SAFETY: as above.
+            let rc = unsafe {
+                sys::rte_swx_pipeline_extern_type_member_func_register(
+                    self.0,
+                    kind.as_ptr(),
+                    FUNCTION.as_ptr(),
+                    Some(memory::run_object),
+                )
+            };
+            refused(rc, object.line, format!("the function of external object '{}'", object.name))?;
+        }
+        let args = Object { memory, number, fields: mailbox.fields.len() };
+        // SAFETY: strings that DPDK copies, and arguments that it passes to `create_object` as they are, in this call only.
+        let rc = unsafe {
+            sys::rte_swx_pipeline_extern_object_config(
+                self.0,
+                kind.as_ptr(),
+                name.as_ptr(),
+                (&raw const args).cast(),
+            )
+        };
+        refused(rc, object.line, format!("external object '{}'", object.name))
     }
 
     fn structure(&self, structure: &Struct, slack: bool) -> Result<(), SwxError> {

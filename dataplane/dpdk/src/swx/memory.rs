@@ -1,8 +1,9 @@
-//! Ports in memory: packets in slots that the pipeline reads and changes in place.
-#![expect(unsafe_code, reason = "DPDK calls the ports by pointers")]
+//! Ports in memory: packets in slots that the pipeline reads and changes in place; and external objects, which reach them.
+#![expect(unsafe_code, reason = "DPDK calls ports and objects by pointers")]
 
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::NonNull;
 
 use crate::sys;
 
@@ -24,15 +25,62 @@ pub(super) struct Done {
     pub(super) length: u32,
 }
 
+/// What a program's external objects do.
+pub trait Externs {
+    /// Does what the object does, the `object`-th of the specification from 0: with the fields of its mailbox, which are numbers of this machine's byte
+    /// order, and packets of the pipeline. It must not panic.
+    fn call(&mut self, object: usize, mailbox: &mut [u32], packets: &mut Packets<'_>);
+}
+
+/// No object.
+impl Externs for () {
+    fn call(&mut self, _: usize, _: &mut [u32], _: &mut Packets<'_>) {}
+}
+
+/// The memory of the packets in the pipeline.
+#[derive(Debug)]
+pub struct Packets<'m> {
+    bytes: &'m mut [u8],
+    ends: &'m mut [u32],
+    slot_bytes: usize,
+    headroom: usize,
+}
+
+impl Packets<'_> {
+    /// The memory of the packet with this number (see [`number_at`](super::PipelineConfig::number_at)), from where the packet began when it was
+    /// offered to behind its room for more. `None` if there is no such number.
+    #[inline]
+    pub fn get(&mut self, number: u32) -> Option<&mut [u8]> {
+        let start = (number as usize).checked_mul(self.slot_bytes)?;
+        let slot = self.bytes.get_mut(start..start.checked_add(self.slot_bytes)?)?;
+        slot.get_mut(self.headroom..)
+    }
+
+    /// Makes the packet with this number longer, as if it had been offered so; what is in its memory there, it has. False, without effect, if there is no such
+    /// number, or no room.
+    pub fn grow(&mut self, number: u32, bytes: u32) -> bool {
+        let Some(end) = self.ends.get_mut(number as usize) else { return false };
+        let longer = end.checked_add(bytes).filter(|longer| *longer as usize <= self.slot_bytes);
+        *end = longer.unwrap_or(*end);
+        longer.is_some()
+    }
+}
+
 /// The slots, and what is in them. Nothing is allocated once it is made.
 pub(super) struct Memory {
     bytes: Box<[u8]>,
     slot_bytes: usize,
     headroom: usize,
     most: usize,
+    /// Where a packet's number is written into it.
+    number_at: Option<usize>,
+    /// The reference to what executes external objects, while the pipeline runs.
+    pub(super) externs: Option<NonNull<c_void>>,
     waiting: Vec<VecDeque<Waiting>>,
     free: Vec<u32>,
     pub(super) tokens: Vec<u32>,
+    /// Where each packet ends in its slot.
+    ends: Vec<u32>,
     pub(super) done: Vec<Done>,
     /// Packets received and not sent yet, and those that wait.
     pub(super) outstanding: usize,
@@ -45,19 +93,29 @@ struct Port {
 }
 
 impl Memory {
-    /// `slots` packets of at most `most` bytes, whose headers have at most `headers` bytes together.
-    pub(super) fn new(inputs: u32, slots: u32, most: usize, headers: usize) -> Self {
+    /// `slots` packets of at most `most` bytes, whose headers have at most `headers` bytes together, and from which at most `extracted` are extracted.
+    pub(super) fn new(
+        inputs: u32,
+        slots: u32,
+        most: usize,
+        headers: usize,
+        extracted: usize,
+        number_at: Option<usize>,
+    ) -> Self {
         // Headers may be emitted in front of the packet, and an extraction may go beyond its end.
-        let slot_bytes = (headers + most + headers + SLACK).next_multiple_of(64);
+        let slot_bytes = (headers + most + extracted + SLACK).next_multiple_of(64);
         let count = slots as usize;
         Self {
             bytes: vec![0; slot_bytes * count].into_boxed_slice(),
             slot_bytes,
             headroom: headers,
             most,
+            number_at,
+            externs: None,
             waiting: (0..inputs).map(|_| VecDeque::with_capacity(count)).collect(),
             free: (0..slots).rev().collect(),
             tokens: vec![0; count],
+            ends: vec![0; count],
             done: Vec::with_capacity(count),
             outstanding: 0,
         }
@@ -70,12 +128,19 @@ impl Memory {
             return false;
         };
         let Some(slot) = self.free.pop() else { return false };
-        let mut at = slot as usize * self.slot_bytes + self.headroom;
+        let start = slot as usize * self.slot_bytes + self.headroom;
+        let mut at = start;
         for part in parts {
             self.bytes[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
+        // Behind a shorter packet it is of no account, and within the slot all the same.
+        let number = self.number_at.and_then(|at| self.bytes.get_mut(start + at..start + at + 4));
+        if let Some(number) = number {
+            number.copy_from_slice(&slot.to_be_bytes());
+        }
         self.tokens[slot as usize] = token;
+        self.ends[slot as usize] = (self.headroom + length) as u32;
         waiting.push_back(Waiting { slot, length: length as u32 });
         self.outstanding += 1;
         true
@@ -108,13 +173,54 @@ impl Memory {
     /// Takes a packet that was sent; where it does not lie in its slot, because a program removed more than there was, it is empty.
     fn sent(&mut self, port: u32, packet: &sys::rte_swx_pkt) {
         let slot = packet.handle.addr() as u32 - 1;
-        let fits = (packet.offset as usize)
-            .checked_add(packet.length as usize)
-            .is_some_and(|end| end <= self.slot_bytes);
-        let (start, length) = if fits { (packet.offset, packet.length) } else { (0, 0) };
+        // DPDK's length does not know of what a packet has more.
+        let end = self.ends.get(slot as usize).copied().unwrap_or_default();
+        let length = end.checked_sub(packet.offset);
+        let (start, length) = length.map_or((0, 0), |length| (packet.offset, length));
         self.done.push(Done { port, slot, start, length });
         self.outstanding -= 1;
     }
+}
+
+/// An external object, and arguments of its creation.
+#[derive(Clone)]
+pub(super) struct Object {
+    pub(super) memory: *mut Memory,
+    /// Its place among the objects.
+    pub(super) number: usize,
+    /// Fields of its mailbox.
+    pub(super) fields: usize,
+}
+
+pub(super) unsafe extern "C" fn create_object(args: *const c_char) -> *mut c_void {
+    // SAFETY: the caller of the object's configuration passes an `Object`, which is alive through the call, and DPDK passes it on.
+    let object = unsafe { &*args.cast::<Object>() };
+    Box::into_raw(Box::new(object.clone())).cast()
+}
+
+pub(super) unsafe extern "C" fn free_object(object: *mut c_void) {
+    // SAFETY: DPDK frees an object once, and `create_object` made it of a box.
+    drop(unsafe { Box::from_raw(object.cast::<Object>()) });
+}
+
+/// The member function of every object; 1 stands for an operation that is complete.
+pub(super) unsafe extern "C" fn run_object(object: *mut c_void, mailbox: *mut c_void) -> c_int {
+    // SAFETY: an object made by `create_object`. The memory outlives the pipeline, which calls this only while it runs, and the caller that runs it
+    // holds no reference to the memory meanwhile.
+    let (object, memory) = unsafe {
+        let object = &*object.cast::<Object>();
+        (object, &mut *object.memory)
+    };
+    // SAFETY: DPDK's memory for the mailbox, as large as its structure, which has that many fields of 32 bits first. Nothing else uses it now.
+    let mailbox = unsafe { std::slice::from_raw_parts_mut(mailbox.cast::<u32>(), object.fields) };
+    if let Some(externs) = memory.externs {
+        // SAFETY: the pipeline's `run` has put the address of this reference there, and waits for the pipeline.
+        let externs = unsafe { &mut **externs.cast::<&mut dyn Externs>().as_ptr() };
+        let Memory { bytes, ends, slot_bytes, headroom, .. } = memory;
+        let mut packets = Packets { bytes, ends, slot_bytes: *slot_bytes, headroom: *headroom };
+        externs.call(object.number, mailbox, &mut packets);
+    }
+    1
 }
 
 /// Arguments of a port's creation.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::SwxError;
-use super::spec::Spec;
+use super::spec::{Spec, Struct};
 
 /// What a word behind a mnemonic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
-    /// A field that is written: of a header, or metadata.
+    /// A field that is written: of a header, metadata, or of a mailbox.
     Target,
     /// A field, an argument of the action, or a number.
     Source,
@@ -25,13 +25,15 @@ enum Word {
     Array,
     Table,
     Action,
+    /// The function of an external object.
+    Function,
     Label,
 }
 
 impl Word {
     fn expected(self) -> &'static str {
         match self {
-            Self::Target => "a field of a header or of metadata",
+            Self::Target => "a field of a header, of metadata or of a mailbox",
             Self::Source => "a field, an argument or a number",
             Self::Metadata => "a field of metadata",
             Self::Port => "a field of metadata or a number",
@@ -41,6 +43,7 @@ impl Word {
             Self::Array => "a register array",
             Self::Table => "a table",
             Self::Action => "an action",
+            Self::Function => "function 'run' of an external object",
             Self::Label => "a label further down",
         }
     }
@@ -70,6 +73,7 @@ const INSTRUCTIONS: &[(&str, &[Word], bool)] = {
         ("regwr", &[Array, Source, Source], false),
         ("regadd", &[Array, Source, Source], false),
         ("table", &[Table], true),
+        ("extern", &[Function], true),
         ("jmp", &[Label], false),
         ("jmpv", &[Label, Header], false),
         ("jmpnv", &[Label, Header], false),
@@ -87,7 +91,7 @@ const INSTRUCTIONS: &[(&str, &[Word], bool)] = {
 
 /// Names that operands may have.
 struct Known<'s> {
-    /// Fields by what is before their dot: `h.NAME`, `m`, and `t` in an action with arguments.
+    /// Fields by what is before their dot: `h.NAME`, `e.NAME`, `m`, and `t` in an action with arguments.
     fields: BTreeMap<String, BTreeSet<&'s str>>,
     arrays: BTreeSet<&'s str>,
     tables: BTreeSet<&'s str>,
@@ -114,6 +118,35 @@ pub(super) fn check(spec: &Spec) -> Result<(), SwxError> {
         return Err(SwxError::Spec { line: 0, what: "there is no 'apply' block".into() });
     }
     known.block(&spec.apply, false)
+}
+
+/// The most bytes that a program extracts on any way through it, which a packet's slot has room for. Every jump goes forward.
+pub(super) fn extracted_bytes(spec: &Spec) -> usize {
+    let bytes: BTreeMap<String, usize> = spec
+        .headers
+        .iter()
+        .map(|header| {
+            let structure = header.of.as_deref().and_then(|of| spec.structure(of));
+            (format!("h.{}", header.name), structure.map_or(0, Struct::bytes))
+        })
+        .collect();
+    // Most bytes from each label to an end, from the last instruction on.
+    let (mut from, mut behind) = (BTreeMap::new(), 0usize);
+    for (_, text) in spec.apply.iter().rev() {
+        let (label, words) = split(text);
+        let jump = |to: &str| from.get(to).copied().unwrap_or(0);
+        behind = match words[..] {
+            ["extract", header] => behind + bytes.get(header).copied().unwrap_or(0),
+            ["drop" | "tx", ..] => 0,
+            ["jmp", to] => jump(to),
+            [mnemonic, to, ..] if mnemonic.starts_with("jmp") => behind.max(jump(to)),
+            _ => behind,
+        };
+        if let Some(label) = label {
+            from.insert(label, behind);
+        }
+    }
+    behind
 }
 
 /// Where an instruction belongs, if it is elsewhere. DPDK does not look: it would go on behind the last instruction of an action, or return to nowhere.
@@ -147,7 +180,6 @@ impl Known<'_> {
             }
         }
         let mut emitted = BTreeSet::new();
-        let mut extracted = BTreeSet::new();
         for (at, (line, text)) in code.iter().enumerate() {
             let wrong = |what: String| SwxError::Spec { line: *line, what };
             let (_, words) = split(text);
@@ -177,13 +209,8 @@ impl Known<'_> {
                     return Err(wrong(format!("'{operand}' is not {expected} ({mnemonic})")));
                 }
             }
-            let once = match *mnemonic {
-                "emit" => &mut emitted,
-                "extract" => &mut extracted,
-                _ => continue,
-            };
-            if !once.insert(operands[0]) {
-                return Err(wrong(format!("'{mnemonic}' of {} is there twice", operands[0])));
+            if *mnemonic == "emit" && !emitted.insert(operands[0]) {
+                return Err(wrong(format!("'emit' of {} is there twice", operands[0])));
             }
         }
         Ok(())
@@ -202,6 +229,9 @@ impl Known<'_> {
             Word::Array => self.arrays.contains(word),
             Word::Table => self.tables.contains(word),
             Word::Action => self.actions.contains(word),
+            Word::Function => word
+                .strip_suffix(".run")
+                .is_some_and(|object| object.starts_with("e.") && self.fields.contains_key(object)),
             Word::Label => false,
         }
     }

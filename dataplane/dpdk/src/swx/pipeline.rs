@@ -4,15 +4,17 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt;
+use std::ptr::NonNull;
 
 use super::SwxError;
 use super::build::Raw;
-use super::memory::Memory;
+use super::memory::{Externs, Memory};
+use super::operands::extracted_bytes;
 use super::spec::Spec;
 use crate::{Eal, eal, sys};
 
 /// Instructions between two looks at whether all packets have left.
-const INSTRUCTIONS: u32 = 256;
+const INSTRUCTIONS: u32 = 64;
 /// Looks after which packets are taken to be stuck: many times the longest program, for the most packets.
 const ROUNDS_MAX: u32 = 1 << 20;
 
@@ -27,6 +29,8 @@ pub struct PipelineConfig {
     pub packets: u32,
     /// Bytes of the longest packet.
     pub packet_bytes_max: u32,
+    /// Where the number by which external objects find a packet is written into it when it is offered: four bytes, in network order. `None`: nowhere.
+    pub number_at: Option<u32>,
 }
 
 /// A packet that has left the pipeline.
@@ -49,6 +53,7 @@ pub struct Pipeline {
     /// Sizes of the register arrays. DPDK wraps an index that is beyond an array.
     arrays: BTreeMap<String, (CString, u32)>,
     tables: BTreeMap<String, CString>,
+    instructions: u64,
     _eal: Eal,
 }
 
@@ -81,7 +86,9 @@ impl Pipeline {
         }
         let spec = Spec::parse(spec)?;
         let most = config.packet_bytes_max as usize;
-        let memory = Memory::new(config.inputs, config.packets, most, spec.header_bytes());
+        let number_at = config.number_at.map(|at| at as usize);
+        let (headers, extracted) = (spec.header_bytes(), extracted_bytes(&spec));
+        let memory = Memory::new(config.inputs, config.packets, most, headers, extracted, number_at);
         let memory = Box::into_raw(Box::new(memory));
         let built = Self::connect(memory, &spec, config);
         let (raw, ctl) = built.inspect_err(|_| {
@@ -98,6 +105,7 @@ impl Pipeline {
             outputs: config.outputs,
             arrays: arrays.collect(),
             tables: tables.collect(),
+            instructions: 0,
             _eal: eal.clone(),
         })
     }
@@ -109,7 +117,7 @@ impl Pipeline {
     ) -> Result<(Raw, *mut sys::rte_swx_ctl_pipeline), SwxError> {
         let raw = Raw::new()?;
         raw.ports(memory, config.inputs, config.outputs)?;
-        raw.configure(spec, config.outputs)?;
+        raw.configure(spec, memory, config.outputs)?;
         // SAFETY: a pipeline that is built.
         let ctl = unsafe { sys::rte_swx_ctl_pipeline_create(raw.0) };
         if ctl.is_null() {
@@ -134,19 +142,36 @@ impl Pipeline {
         self.memory().offer(port, token, parts)
     }
 
-    /// Runs until every packet that was offered has left, and passes each to `each`.
+    /// Runs until every packet that was offered has left, and passes each to `each`. External objects do nothing.
     ///
     /// # Errors
     ///
     /// [`SwxError::Stuck`]; the packets that have left are passed.
-    pub fn run(&mut self, mut each: impl FnMut(Sent<'_>)) -> Result<(), SwxError> {
+    pub fn run(&mut self, each: impl FnMut(Sent<'_>)) -> Result<(), SwxError> {
+        self.run_with(&mut (), each)
+    }
+
+    /// The same, with what executes external objects.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub fn run_with(
+        &mut self,
+        mut externs: &mut dyn Externs,
+        mut each: impl FnMut(Sent<'_>),
+    ) -> Result<(), SwxError> {
         let mut rounds = 0;
+        // The object's function finds the reference there, and is called by `rte_swx_pipeline_run` alone.
+        self.memory().externs = Some(NonNull::from(&mut externs).cast());
         while self.memory().outstanding > 0 && rounds < ROUNDS_MAX {
             // SAFETY: a pipeline that is built, and no reference to its memory exists. What it executes was checked when the specification was
             // read: it stays within the slots of `Memory`.
             unsafe { sys::rte_swx_pipeline_run(self.raw.0, INSTRUCTIONS) };
             rounds += 1;
         }
+        self.memory().externs = None;
+        self.instructions += u64::from(rounds) * u64::from(INSTRUCTIONS);
         let outputs = self.outputs;
         let memory = self.memory();
         for done in &memory.done {
@@ -158,6 +183,12 @@ impl Pipeline {
             0 => Ok(()),
             count => Err(SwxError::Stuck { count }),
         }
+    }
+
+    /// Instructions that DPDK has executed, those that looked for a packet in vain included.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.instructions
     }
 
     /// Stages an entry of a table, as a line of DPDK's: `match KEYS [priority N] action NAME ARGUMENTS`. An entry with the same key is replaced.

@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::SwxError;
 
+/// Widest field that an instruction reads or writes, and widest field of all.
+const OPERAND_BITS_MAX: u32 = 64;
+const FIELD_BITS_MAX: u32 = 2040;
+
 /// A structure type: fields of whole bytes.
 #[derive(Debug)]
 pub(super) struct Struct {
@@ -68,6 +72,8 @@ pub(super) struct Spec {
     pub(super) structs: Vec<Struct>,
     pub(super) headers: Vec<Instance>,
     pub(super) metadata: Option<Instance>,
+    /// External objects, of types: the mailbox of type `TYPE` is structure `TYPE_t`.
+    pub(super) objects: Vec<Instance>,
     pub(super) arrays: Vec<Array>,
     pub(super) actions: Vec<Action>,
     pub(super) tables: Vec<Table>,
@@ -138,6 +144,14 @@ impl Spec {
                 return Err(wrong(instance.line, format!("'{of}' is no structure ({})", instance.name)));
             }
         }
+        for object in &spec.objects {
+            let mailbox = spec.mailbox(object).ok_or_else(|| {
+                wrong(object.line, format!("external object '{}' has no mailbox '<its type>_t'", object.name))
+            })?;
+            if let Some((name, _)) = mailbox.fields.iter().find(|(_, bits)| *bits != 32) {
+                return Err(wrong(mailbox.line, format!("field '{name}' of a mailbox has not 32 bits")));
+            }
+        }
         super::operands::check(&spec)?;
         Ok(spec)
     }
@@ -151,6 +165,7 @@ impl Spec {
                     return Err(wrong(line, "a second metadata structure"));
                 }
             }
+            ["extobj", name, "instanceof", of] => self.objects.push(instance(line, name, Some(of))),
             ["regarray", name, "size", size, "initval", initial] => self.arrays.push(Array {
                 line,
                 name: (*name).to_owned(),
@@ -167,10 +182,7 @@ impl Spec {
             }
             ["table", name, "{"] => self.tables.push(table(line, name, lines)?),
             ["apply", "{"] => self.apply = code(lines.block(line)?),
-            [
-                word @ ("extobj" | "extfunc" | "learner" | "selector" | "metarray" | "mirroring" | "rss"),
-                ..,
-            ] => {
+            [word @ ("extfunc" | "learner" | "selector" | "metarray" | "mirroring" | "rss"), ..] => {
                 return Err(wrong(line, format!("'{word}' is not supported by this loader")));
             }
             [word, ..] => return Err(wrong(line, format!("'{word}' does not begin an item"))),
@@ -184,24 +196,32 @@ impl Spec {
         self.structs.iter().find(|structure| structure.name == name)
     }
 
-    /// Bytes of every header together: more is neither extracted nor emitted from one packet.
+    /// The mailbox of an external object.
+    pub(super) fn mailbox(&self, object: &Instance) -> Option<&Struct> {
+        self.structure(&format!("{}_t", object.of.as_deref()?))
+    }
+
+    /// Bytes of every header together: more is not emitted with one packet.
     pub(super) fn header_bytes(&self) -> usize {
         let of = self.headers.iter().filter_map(|header| self.structure(header.of.as_deref()?));
         of.map(Struct::bytes).sum()
     }
 
-    /// The fields of each name before a dot: `h.NAME`, and `m`.
+    /// The fields that are operands, of each name before a dot: `h.NAME`, `e.NAME`, and `m`.
     pub(super) fn fields(&self) -> BTreeMap<String, BTreeSet<&str>> {
-        let names = |of: Option<&str>| -> BTreeSet<&str> {
-            let structure = of.and_then(|of| self.structure(of));
-            structure.into_iter().flat_map(|s| &s.fields).map(|(name, _)| name.as_str()).collect()
-        };
-        let headers = self.headers.iter();
-        let mut fields: BTreeMap<String, BTreeSet<&str>> =
-            headers.map(|header| (format!("h.{}", header.name), names(header.of.as_deref()))).collect();
-        let metadata = self.metadata.as_ref().and_then(|metadata| metadata.of.as_deref());
-        fields.insert("m".into(), names(metadata));
-        fields
+        let of = |instance: &Instance| instance.of.as_deref().and_then(|of| self.structure(of));
+        let headers = self.headers.iter().map(|header| (format!("h.{}", header.name), of(header)));
+        let objects = self.objects.iter().map(|object| (format!("e.{}", object.name), self.mailbox(object)));
+        let metadata = ("m".to_owned(), self.metadata.as_ref().and_then(of));
+        fn operands(structure: &Struct) -> BTreeSet<&str> {
+            let narrow = structure.fields.iter().filter(|(_, bits)| *bits <= OPERAND_BITS_MAX);
+            narrow.map(|(name, _)| name.as_str()).collect()
+        }
+        headers
+            .chain(objects)
+            .chain([metadata])
+            .map(|(name, structure)| (name, structure.map(operands).unwrap_or_default()))
+            .collect()
     }
 }
 
@@ -219,10 +239,10 @@ fn structure(line: u32, name: &str, lines: &mut Lines<'_>) -> Result<Struct, Swx
         let [kind, field] = words[..] else { return Err(wrong(line, "a field is 'bit<BITS> NAME'")) };
         let bits = kind.strip_prefix("bit<").and_then(|bits| bits.strip_suffix('>'));
         let bits: u32 = number(line, bits.ok_or_else(|| wrong(line, format!("'{kind}' is not bit<BITS>")))?)?;
-        if bits == 0 || bits > 64 || !bits.is_multiple_of(8) {
+        if bits == 0 || bits > FIELD_BITS_MAX || !bits.is_multiple_of(8) {
             return Err(wrong(
                 line,
-                format!("field '{field}' has {bits} bits, not whole bytes up to 64 bits"),
+                format!("field '{field}' has {bits} bits, not whole bytes up to {FIELD_BITS_MAX} bits"),
             ));
         }
         fields.push((field.to_owned(), bits));

@@ -1,6 +1,6 @@
 //! DPDK's software pipeline: specifications that are executed, and ones that are refused with their line.
 
-use netfold_dpdk::swx::{Pipeline, PipelineConfig, SwxError};
+use netfold_dpdk::swx::{Externs, Packets, Pipeline, PipelineConfig, SwxError};
 
 use crate::eal;
 
@@ -58,7 +58,7 @@ apply {
 ";
 
 fn config() -> PipelineConfig {
-    PipelineConfig { inputs: 2, outputs: 4, packets: 8, packet_bytes_max: 64 }
+    PipelineConfig { inputs: 2, outputs: 4, packets: 8, packet_bytes_max: 64, number_at: None }
 }
 
 fn run(pipeline: &mut Pipeline) -> Vec<(u32, Option<u32>, Vec<u8>)> {
@@ -95,6 +95,86 @@ fn a_specification_forwards_counts_and_drops() {
     pipeline.commit().expect("the change is applied");
     assert!(pipeline.offer(0, 1, &[&[1, 0, 0]]));
     assert_eq!(run(&mut pipeline)[0].1, None);
+}
+
+/// Adds the first two bytes of the packet to what it has so far, by packet memory and by mailbox, and makes packets longer.
+#[derive(Default)]
+struct Sums(Vec<u32>);
+
+impl Externs for Sums {
+    fn call(&mut self, object: usize, mailbox: &mut [u32], packets: &mut Packets<'_>) {
+        let [value, sum, number] = mailbox else { panic!("three fields: {mailbox:?}") };
+        self.0.resize(2, 0);
+        self.0[object] += *value;
+        *sum = self.0[object];
+        let Some(packet) = packets.get(*number) else { return };
+        packet[8] = 0xee;
+        if object == 1 {
+            assert!(packets.grow(*number, 2) && !packets.grow(*number, u32::MAX) && !packets.grow(99, 1));
+        }
+    }
+}
+
+#[test]
+fn external_objects_have_a_mailbox_and_the_packet() {
+    const SPEC: &str = "
+struct head_t {
+    bit<32> number
+    bit<16> value
+    bit<16> sum
+}
+struct tail_t {
+    bit<16> two
+}
+struct adder_t {
+    bit<32> value
+    bit<32> sum
+    bit<32> number
+}
+header head instanceof head_t
+header tail instanceof tail_t
+extobj first instanceof adder
+extobj second instanceof adder
+struct metadata_t {
+    bit<32> input
+}
+metadata instanceof metadata_t
+apply {
+    rx m.input
+    extract h.head
+    jmpeq L1 h.head.value 0x1
+    mov e.first.value h.head.value
+    mov e.first.number h.head.number
+    extern e.first.run
+    mov h.head.sum e.first.sum
+    jmp L2
+    L1 : mov e.second.value 0x10
+    mov e.second.number h.head.number
+    extern e.second.run
+    mov h.head.sum e.second.sum
+    extract h.tail
+    L2 : emit h.head
+    emit h.tail
+    tx 0x0
+}
+";
+    let config = PipelineConfig { number_at: Some(0), ..config() };
+    let mut pipeline = Pipeline::build(&eal(), SPEC, &config).expect("the pipeline is built");
+    let mut sums = Sums::default();
+    for (token, value) in [(0, 5), (1, 7), (2, 1)] {
+        assert!(pipeline.offer(0, token, &[&[0; 4], &[0, value, 0, 0], b"rest"]));
+    }
+    let mut sent = Vec::new();
+    pipeline
+        .run_with(&mut sums, |packet| sent.push((packet.token, packet.bytes[6..].to_vec())))
+        .expect("packets leave");
+    sent.sort();
+    assert_eq!(sent[0], (0, b"\x00\x05\xeeest".to_vec()));
+    assert_eq!(sent[1], (1, b"\x00\x0c\xeeest".to_vec()));
+    // Longer than it came.
+    assert_eq!(sent[2].1[..6], *b"\x00\x10\xeeest");
+    assert_eq!(sent[2].1.len(), 8);
+    assert!(pipeline.instructions() >= 20);
 }
 
 #[test]
@@ -142,6 +222,17 @@ fn errors_name_the_line_and_the_construct() {
         ("bit<16> value", "bit<12> value", 4, "'value' has 12 bits"),
         ("bit<16> value", "value", 4, "a field is 'bit<BITS> NAME'"),
         ("header kind instanceof kind_t", "header kind instanceof none_t", 6, "'none_t' is no structure"),
+        ("bit<16> value", "bit<2048> value", 4, "'value' has 2048 bits"),
+        // A field that no instruction can have as its operand.
+        ("bit<16> value", "bit<72> value", 21, "'h.kind.value' is not a field"),
+        ("regarray packets", "extobj one instanceof none\nregarray packets", 17, "has no mailbox"),
+        (
+            "regarray packets",
+            "extobj one instanceof kind\nregarray packets",
+            2,
+            "of a mailbox has not 32 bits",
+        ),
+        ("regadd all 0x2 0x1", "extern e.all.run", 44, "'e.all.run' is not function 'run'"),
         ("initval 0x0", "initval zero", 17, "'zero' is not a number"),
         ("regarray packets", "metarray packets", 17, "'metarray' is not supported"),
         ("m.kind exact", "m.kind lpm", 30, "a key is"),

@@ -1,9 +1,11 @@
-//! An engine of the software switch: DPDK's software pipeline (`rte_swx_pipeline`) executes the program as [`netfold_p4::swx`] prints it.
+//! An engine of the software switch: DPDK's software pipeline (`rte_swx_pipeline`) executes the program as [`netfold_p4::swx`] prints it, with registers as external objects.
 //!
 //! Packets, ports and multicast groups are the switch's, as with its other engines; see [`netfold_switch::Pipeline`]. It needs DPDK, behind the feature
 //! `dpdk`; without it [`pipeline`] is an error that says so.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "dpdk")]
+mod objects;
 #[cfg(feature = "dpdk")]
 mod pipeline;
 
@@ -35,6 +37,9 @@ pub enum SwxPipelineError {
     /// The target cannot express the program.
     #[error(transparent)]
     Print(#[from] PrintError),
+    /// A register action has something that its external object cannot do.
+    #[error("the external object '{0}' cannot be executed: its actions have more than numbers of 32 bits")]
+    Object(String),
     /// DPDK does not start.
     #[cfg(feature = "dpdk")]
     #[error(transparent)]
@@ -56,7 +61,7 @@ pub fn pipeline(program: &Program) -> Result<Box<dyn Pipeline>, SwxPipelineError
     #[cfg(not(feature = "dpdk"))]
     {
         // What the engine would refuse is refused in any build.
-        netfold_p4::swx::print(program)?;
+        netfold_p4::swx::print_with_objects(program)?;
         Err(SwxPipelineError::NotIncluded)
     }
 }

@@ -5,28 +5,31 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use netfold_dpdk::swx::{Pipeline as Swx, PipelineConfig, SwxError};
+use netfold_dpdk::swx::{Externs, Pipeline as Swx, PipelineConfig, SwxError};
 use netfold_dpdk::{Eal, Huge, Options};
 use netfold_p4::ir::{Program, Register, RegisterKind};
 use netfold_p4::p4info::counter_id;
-use netfold_p4::swx::{self, INTRINSIC_LEN};
+use netfold_p4::swx::{self, INTRINSIC_LEN, PACKET_AT};
 use netfold_switch::runtime::{CE, EntryError, Received, TableEntry, room_end};
 use netfold_switch::{Pipeline, PipelineInfo, SimdLevel, Verdict};
 
 use crate::SwxPipelineError;
+use crate::objects::Objects;
 
 /// Packets in the pipeline at a time.
 const PACKETS: u32 = 32;
-/// Bytes of the longest packet, without the intrinsic header.
-const PACKET_BYTES_MAX: u32 = 9216;
-/// DPDK's memory in megabytes: registers take 8 bytes for each cell.
+/// Bytes of the longest packet, without the intrinsic header, unless one with lanes is longer.
+const PACKET_BYTES_MAX: usize = 9216;
+/// DPDK's memory in megabytes: without objects, registers take 8 bytes for each cell.
 const MEMORY_MB: u64 = 512;
 
-/// A program as [`swx::print`] prints it, executed by DPDK. What a switch has around the pipeline is here: the intrinsic header in front of every packet, and
+/// A program as [`swx::print_with_objects`] prints it, executed by DPDK; registers, and the actions on them, are external objects. What a switch has around the pipeline is here: the intrinsic header in front of every packet, and
 /// copies, which pass through the pipeline again.
 pub struct SwxPipeline {
     program: Arc<Program>,
     pipeline: Swx,
+    /// The registers; `None` where they are the pipeline's.
+    objects: Option<Objects>,
     info: PipelineInfo,
     /// Tables and keys of the entries.
     entries: HashSet<(u32, String)>,
@@ -43,19 +46,38 @@ impl SwxPipeline {
     ///
     /// See [`SwxPipelineError`].
     pub fn new(program: Arc<Program>) -> Result<Self, SwxPipelineError> {
+        let printed = swx::print_with_objects(&program)?;
+        let objects = Objects::new(&program, &printed).map_err(SwxPipelineError::Object)?;
+        Self::build(program, &printed.text, Some(objects))
+    }
+
+    /// The same of the program as [`swx::print`] prints it, without external objects: as any other application with a software pipeline would execute
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// See [`SwxPipelineError`].
+    pub fn without_objects(program: Arc<Program>) -> Result<Self, SwxPipelineError> {
         let spec = swx::print(&program)?;
+        Self::build(program, &spec, None)
+    }
+
+    fn build(program: Arc<Program>, spec: &str, objects: Option<Objects>) -> Result<Self, SwxPipelineError> {
         let options = Options { huge: Huge::Never, memory_mb: MEMORY_MB, more: Vec::new() };
         let eal = Eal::start(&options, false)?;
+        let headers: u32 = program.headers.iter().map(|header| header.len_bytes()).sum();
+        let packet_bytes_max = PACKET_BYTES_MAX.max((headers + program.lane_bytes()) as usize);
         let config = PipelineConfig {
             inputs: 1,
             outputs: 1,
             packets: PACKETS,
-            packet_bytes_max: PACKET_BYTES_MAX + INTRINSIC_LEN as u32,
+            packet_bytes_max: (packet_bytes_max + INTRINSIC_LEN) as u32,
+            number_at: Some(PACKET_AT as u32),
         };
-        let pipeline = Swx::build(&eal, &spec, &config)?;
+        let pipeline = Swx::build(&eal, spec, &config)?;
         let info = PipelineInfo::of(&program);
         let counters = program.counters.iter().map(|_| OnceCell::new()).collect();
-        Ok(Self { program, pipeline, info, entries: HashSet::new(), staged: false, counters })
+        Ok(Self { program, pipeline, objects, info, entries: HashSet::new(), staged: false, counters })
     }
 
     /// Applies staged changes of tables.
@@ -65,6 +87,12 @@ impl SwxPipeline {
     /// [`SwxError::Commit`].
     pub fn commit(&mut self) -> Result<(), SwxError> {
         if std::mem::take(&mut self.staged) { self.pipeline.commit() } else { Ok(()) }
+    }
+
+    /// Instructions that DPDK has executed.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.pipeline.instructions()
     }
 
     fn cells(&self, register: &Register) -> Vec<(String, u32)> {
@@ -103,7 +131,12 @@ impl Pipeline for SwxPipeline {
                 let head = swx::arrival(packet.port.0, packet.ecn == CE, packet.len);
                 self.pipeline.offer(0, index as u32, &[&head, bytes]);
             }
-            let done = self.pipeline.run(|sent| {
+            let mut none = ();
+            let externs: &mut dyn Externs = match &mut self.objects {
+                Some(objects) => objects,
+                None => &mut none,
+            };
+            let done = self.pipeline.run_with(externs, |sent| {
                 let index = sent.token as usize;
                 let (Some(_), Some((send, _))) = (sent.port, swx::verdict(sent.bytes)) else { return };
                 let (bytes, from) = (&sent.bytes[INTRINSIC_LEN..], packets[index].offset as usize);
@@ -123,7 +156,12 @@ impl Pipeline for SwxPipeline {
         let head = swx::copy(instance, queue_depth, frame.len() as u32);
         self.pipeline.offer(0, 0, &[&head, frame]);
         let mut len = 0;
-        let done = self.pipeline.run(|sent| {
+        let mut none = ();
+        let externs: &mut dyn Externs = match &mut self.objects {
+            Some(objects) => objects,
+            None => &mut none,
+        };
+        let done = self.pipeline.run_with(externs, |sent| {
             let bytes = sent.bytes.get(INTRINSIC_LEN..).unwrap_or_default();
             if let Some(target) = frame.get_mut(..bytes.len()) {
                 target.copy_from_slice(bytes);
@@ -177,6 +215,9 @@ impl Pipeline for SwxPipeline {
     }
 
     fn read_register(&self, name: &str, index: usize, out: &mut Vec<u32>) -> bool {
+        if let Some(objects) = &self.objects {
+            return objects.read(name, index).map(|entry| out.extend_from_slice(entry)).is_some();
+        }
         let Some(register) = self.program.registers.iter().find(|register| register.name == name) else {
             return false;
         };
@@ -189,6 +230,9 @@ impl Pipeline for SwxPipeline {
     }
 
     fn write_register(&mut self, name: &str, index: usize, values: &[u32]) -> bool {
+        if let Some(objects) = &mut self.objects {
+            return objects.write(name, index, values);
+        }
         let program = Arc::clone(&self.program);
         let Some(register) = program.registers.iter().find(|register| register.name == name) else {
             return false;
@@ -201,8 +245,12 @@ impl Pipeline for SwxPipeline {
             })
     }
 
-    /// No effect: DPDK has one build.
-    fn set_simd(&mut self, _level: SimdLevel) {}
+    /// Affects the loops over lanes alone: DPDK has one build.
+    fn set_simd(&mut self, level: SimdLevel) {
+        if let Some(objects) = &mut self.objects {
+            objects.set_simd(level);
+        }
+    }
 }
 
 /// The part of an entry that identifies it.

@@ -11,11 +11,11 @@ use netfold_io::forward::Forwarder;
 use netfold_io::{Cores, IoCounters, IoError, PacketIo, PortId, Transmit, cores};
 use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::entry::Replica;
-use netfold_switch::{Handle, Switch, datagram_pipeline};
+use netfold_switch::{Handle, Switch};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::crowd::{EPOCH, JOB, KEY, STALL_TIMEOUT, Workers};
-use super::{IoBenchError, PAYLOAD_BYTES, WORKERS};
+use super::{IoBenchError, IoConfig, PAYLOAD_BYTES, WORKERS};
 
 /// How long the forwarder sleeps when nothing arrives, as the switch does.
 const IDLE: Duration = Duration::from_millis(100);
@@ -106,17 +106,17 @@ impl Hub {
     pub(super) fn start(
         what: What,
         io: Box<dyn PacketIo>,
-        window: u32,
+        config: &IoConfig,
         core: Option<usize>,
     ) -> Result<Self, IoBenchError> {
         match what {
-            What::Switch => Self::switch(io, window, core),
+            What::Switch => Self::switch(io, config, core),
             What::Forwarder => Ok(Self::forwarder(io, core)),
         }
     }
 
-    fn switch(io: Box<dyn PacketIo>, window: u32, core: Option<usize>) -> Result<Self, IoBenchError> {
-        let pipeline = datagram_pipeline(PAYLOAD_BYTES)
+    fn switch(io: Box<dyn PacketIo>, config: &IoConfig, core: Option<usize>) -> Result<Self, IoBenchError> {
+        let pipeline = (config.pipeline)(PAYLOAD_BYTES)
             .ok_or_else(|| IoBenchError::Absent(format!("no pipeline for {PAYLOAD_BYTES} bytes")))?;
         let switch = Switch::new(pipeline, io);
         let handle = switch.handle();
@@ -126,7 +126,7 @@ impl Hub {
             let _ = switch.run();
         });
         let (ended, workers) = (IoBenchError::Ended("switch"), WORKERS);
-        let node = node(window);
+        let node = node(config.window);
         let admitted = handle.call(move |core| {
             for rank in 0..workers as u8 {
                 core.insert(&job_entries(

@@ -81,6 +81,7 @@ impl Io {
             window: self.window,
             queues: self.threads.into(),
             authenticated: false,
+            ..IoConfig::default()
         };
         output.line(format_args!(
             "{:<20}{:>8}{:>14}{:>17}{:>12}{:>8}{:>7}{:>15}{:>10}{:>7}{:>8}{:>17}",
