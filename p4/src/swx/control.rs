@@ -180,15 +180,7 @@ impl Printer<'_> {
                 Stmt::Exec { register, action, index, output } => {
                     self.exec(*register, *action, index, *output, drop)?;
                 }
-                Stmt::Count(counter, index) => {
-                    let end = self.code.label();
-                    let counter = &self.p.counters[usize::from(counter.0)];
-                    let index = self.value(index, &names)?;
-                    self.within(&index, counter.size, end);
-                    let index = self.variable(index);
-                    self.code.run(format!("regadd {} {} 0x1", counter.name, index.text));
-                    self.code.put(end);
-                }
+                Stmt::Count(counter, index) => self.count(*counter, index)?,
                 Stmt::Remove(part) => {
                     for name in self.part_names(*part) {
                         self.code.run(format!("invalidate h.{name}"));
@@ -208,6 +200,18 @@ impl Printer<'_> {
         if let Some((_, end)) = unset {
             self.code.put(end);
         }
+        Ok(())
+    }
+
+    /// Adds one to a counter, if it has the entry.
+    fn count(&mut self, counter: CounterId, index: &Expr) -> Result<(), Refusal> {
+        let end = self.code.label();
+        let counter = &self.p.counters[usize::from(counter.0)];
+        let index = self.value(index, &Names::default())?;
+        self.within(&index, counter.size, end);
+        let index = self.variable(index);
+        self.code.run(format!("regadd {} {} 0x1", counter.name, index.text));
+        self.code.put(end);
         Ok(())
     }
 

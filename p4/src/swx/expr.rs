@@ -299,15 +299,7 @@ impl Printer<'_> {
             }
             Expr::Binary(op @ (BinOp::Gt | BinOp::SignedGt), left, right) => {
                 let (l, r) = (self.value(left, names)?, self.value(right, names)?);
-                let signed = *op == BinOp::SignedGt;
-                if signed && l.constant == Some(0) && r.constant.is_none() {
-                    // Negative: the sign bit is set.
-                    let positive = Value::constant(mask(r.bits.max(1)) >> 1, r.bits);
-                    self.compare(&r, &positive, sense, target);
-                    return Ok(());
-                }
-                let (l, r) = (self.ordered(&l, signed), self.ordered(&r, signed));
-                self.compare(&l, &r, sense, target);
+                self.jump_if_greater(&l, &r, *op == BinOp::SignedGt, sense, target);
             }
             Expr::Valid(part) => {
                 let mnemonic = if sense { "jmpv" } else { "jmpnv" };
@@ -329,6 +321,18 @@ impl Printer<'_> {
             _ => return Err(refusal("a condition on several lanes", "a condition compares two numbers")),
         }
         Ok(())
+    }
+
+    /// Jumps if `left > right` is `sense`, of numbers or of numbers in two's complement.
+    fn jump_if_greater(&mut self, left: &Value, right: &Value, signed: bool, sense: bool, target: Label) {
+        if signed && left.constant == Some(0) && right.constant.is_none() {
+            // Negative: the sign bit is set.
+            let positive = Value::constant(mask(right.bits.max(1)) >> 1, right.bits);
+            self.compare(right, &positive, sense, target);
+            return;
+        }
+        let (l, r) = (self.ordered(left, signed), self.ordered(right, signed));
+        self.compare(&l, &r, sense, target);
     }
 
     /// Assigns a value to a field or a variable; to a part of a container in steps that keep the other bits.
