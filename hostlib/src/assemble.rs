@@ -54,6 +54,8 @@ struct Assembly {
     sharing_error: Option<String>,
     /// Lane operations of the leaders' switches, as the first leader knows them.
     lane_ops: LaneOps,
+    /// Bytes of the lanes of a packet, as the first leader knows them; 0 without a switch.
+    block_bytes: usize,
 }
 
 /// Builds a communicator over whatever path the ranks agree on.
@@ -113,6 +115,7 @@ impl Assembly {
             shared: None,
             sharing_error: None,
             lane_ops: LaneOps::NONE,
+            block_bytes: 0,
         };
         let mine = assembly.config.describe(has_switch);
         for (rank, theirs) in assembly.gather(mine.as_bytes())?.into_iter().enumerate() {
@@ -121,8 +124,25 @@ impl Assembly {
                 return Err(Error::Differs { rank: rank as u16, mine, theirs });
             }
         }
+        assembly.check_devices()?;
         assembly.agree_on_key()?;
         Ok(assembly)
+    }
+
+    /// Checks that the CUDA devices of all ranks can quantise, where they are to.
+    fn check_devices(&mut self) -> Result<(), Error> {
+        if !self.config.device_quantization {
+            return Ok(());
+        }
+        let mine = self.config.device_problem().map(|problem| problem.to_string()).unwrap_or_default();
+        let all = self.gather(mine.as_bytes())?;
+        match all.iter().position(|problem| !problem.is_empty()) {
+            None => Ok(()),
+            Some(rank) => {
+                let reason = format!("rank {rank}: {}", String::from_utf8_lossy(&all[rank]));
+                Err(Error::DeviceQuantization { reason })
+            }
+        }
     }
 
     /// Agrees on a key, if the job is confidential.
@@ -212,6 +232,7 @@ impl Assembly {
         if let Some(attachment) = self.begin_idle(attacher, &mut mesh, place)? {
             let network = Network::Switch { address: self.config.switch.first().copied() };
             self.lane_ops = attachment.admission.lane_ops;
+            self.block_bytes = attachment.lane_bytes();
             return Ok((LeaderLinks { mesh, more: Vec::new(), attachments: vec![attachment] }, network));
         }
         if self.config.fall_back {
@@ -233,6 +254,7 @@ impl Assembly {
                 let more =
                     spare.map(|number| self.link_leaders(number)).collect::<Result<Vec<_>, Error>>()?;
                 self.lane_ops = lane_ops(&attachments);
+                self.block_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
                 let address = attachments.first().and_then(|attachment| attachment.control);
                 Ok((LeaderLinks { mesh, more, attachments }, Network::Switch { address }))
             }
@@ -279,7 +301,7 @@ impl Assembly {
             Network::None => String::new(),
             Network::Switch { address } => {
                 let address = address.map(|address| address.to_string()).unwrap_or_default();
-                format!("S{address} {}", self.lane_ops)
+                format!("S{address} {} {}", self.block_bytes, self.lane_ops)
             }
             Network::Ring { reason } => format!("R{reason}"),
         };
@@ -287,8 +309,10 @@ impl Assembly {
         let first = String::from_utf8_lossy(&all[usize::from(self.leaders[0])]).into_owned();
         let network = match first.split_at_checked(1) {
             Some(("S", rest)) => {
-                let (address, ops) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                let (block_bytes, ops) = rest.split_once(' ').unwrap_or((rest, ""));
                 // All ranks run this release.
+                self.block_bytes = block_bytes.parse().unwrap_or(0);
                 self.lane_ops = LaneOps::from_names(ops.split(", ")).unwrap_or(LaneOps::NONE);
                 Network::Switch { address: address.parse().ok() }
             }
@@ -327,7 +351,7 @@ impl Assembly {
         (shutdown, config): (ShutdownState, Arc<JobConfig>),
     ) -> Result<Communicator, Error> {
         let place = Some(self.place());
-        let Self { mesh, key, all_ranks, local, leaders, shared, lane_ops, .. } = self;
+        let Self { mesh, key, all_ranks, local, leaders, shared, lane_ops, block_bytes, .. } = self;
         let (rank, world) = (mesh.rank(), all_ranks.len() as u16);
         let key = key.map(|agreed| agreed.key("hosts"));
         let mesh = Links::new(mesh, all_ranks.clone(), key.as_ref());
@@ -335,6 +359,7 @@ impl Assembly {
             rank,
             world,
             lane_bytes: 0,
+            block_bytes,
             lane_ops,
             small: config.small,
             config: Arc::clone(&config),

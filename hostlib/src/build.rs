@@ -26,19 +26,31 @@ pub(crate) fn build(
 
 /// The same with what a rank is attached with.
 pub(crate) fn build_with(
-    mut attacher: Attacher,
+    attacher: Attacher,
     (rank, world): (u16, u16),
     exchange: Option<Box<dyn Exchange>>,
 ) -> Result<Communicator, Error> {
-    if let Some(mut exchange) = exchange {
-        return assemble(attacher, &mut *exchange);
+    let communicator = match exchange {
+        Some(mut exchange) => assemble(attacher, &mut *exchange)?,
+        None => attach(attacher, (rank, world))?,
+    };
+    communicator.check_device_quantization()?;
+    Ok(communicator)
+}
+
+/// Builds the communicator of a rank that is not linked to the others.
+fn attach(mut attacher: Attacher, (rank, world): (u16, u16)) -> Result<Communicator, Error> {
+    if let Some(problem) = attacher.config.device_problem() {
+        return Err(Error::DeviceQuantization { reason: problem.to_string() });
     }
     let path = PathCell::new(Path::through_switch(world, attacher.config.trees));
     let shutdown = ShutdownState::default();
     let attachments = attacher.attach((rank, world), false)?;
     let lane_bytes = attachments.first().map_or(0, Attachment::lane_bytes);
     let (lane_ops, busy_poll) = (lane_ops(&attachments), attacher.config.busy_poll);
-    let context = OpContext { rank, world, lane_bytes, lane_ops, small: 0, config: attacher.config };
+    let block_bytes = lane_bytes;
+    let context =
+        OpContext { rank, world, lane_bytes, block_bytes, lane_ops, small: 0, config: attacher.config };
     let network = Some(start_trees(attachments, Vec::new(), &path, &shutdown, busy_poll)?);
     Ok(Communicator::new(Parts { context, network, host: None, path, shutdown, place: None }))
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netfold_control::Credentials;
+use netfold_cuda::quantize::QuantizeKernels;
+use netfold_cuda::{CudaError, Driver};
 use netfold_io::{Cores, IoError, IoSpec, OpenOptions, PacketIo};
 use netfold_proto::{Tolerance, WorkerConfigError};
 
@@ -111,7 +113,9 @@ pub(crate) struct JobConfig {
     pub(crate) shared_memory: bool,
     pub(crate) fall_back: bool,
     /// CUDA's driver; the system's unless one is given.
-    pub(crate) cuda: Option<netfold_cuda::Driver>,
+    pub(crate) cuda: Option<Driver>,
+    /// Whether CUDA devices quantise what is in their memory.
+    pub(crate) device_quantization: bool,
 }
 
 impl Default for JobConfig {
@@ -150,6 +154,7 @@ impl Default for JobConfig {
             shared_memory: true,
             fall_back: true,
             cuda: None,
+            device_quantization: false,
         }
     }
 }
@@ -181,7 +186,7 @@ impl JobConfig {
         let yes = |on: bool| if on { "yes" } else { "no" };
         let group = self.group.as_ref().map(|group| format!("group '{group}', ")).unwrap_or_default();
         format!(
-            "{group}version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}, resizable {}",
+            "{group}version {}, mode {}, classes {}, trees {}, small tensors up to {} bytes, switch {}, shared memory {}, fall-back {}, confidential {}, authenticated {}, resizable {}, device quantization {}",
             env!("CARGO_PKG_VERSION"),
             self.mode,
             self.classes,
@@ -192,7 +197,8 @@ impl JobConfig {
             yes(self.fall_back),
             yes(self.group_key.is_some()),
             yes(self.authenticated),
-            yes(self.resizable)
+            yes(self.resizable),
+            yes(self.device_quantization)
         )
     }
 
@@ -234,6 +240,32 @@ impl JobConfig {
             return refuse(TOLERANCE_REFUSED);
         }
         Ok(())
+    }
+
+    /// Checks that the lanes of a job whose devices quantise are those that kernels make.
+    pub(crate) fn check_device_quantization(&self) -> Result<(), Error> {
+        let refuse = |reason: &str| Err(Error::DeviceQuantization { reason: reason.to_owned() });
+        if !self.device_quantization {
+            return Ok(());
+        }
+        if !matches!(self.mode, Mode::Bfp16 | Mode::Bfp32) {
+            return refuse("their kernels make lanes of the modes bfp16 and bfp32: use one of these");
+        }
+        if self.tolerance.any() {
+            return refuse("their sums contain every contribution: set no tolerance");
+        }
+        Ok(())
+    }
+
+    /// CUDA's driver.
+    pub(crate) fn cuda_driver(&self) -> Result<Driver, CudaError> {
+        self.cuda.clone().map_or_else(Driver::system, Ok)
+    }
+
+    /// Why the CUDA devices of this process cannot quantise, if that is what they are to do.
+    pub(crate) fn device_problem(&self) -> Option<CudaError> {
+        let checked = || QuantizeKernels::check(&self.cuda_driver()?);
+        self.device_quantization.then(checked)?.err()
     }
 
     pub(crate) fn check_rank(&self, rank: u16, world: u16) -> Result<(), Error> {

@@ -328,6 +328,12 @@ pub enum Error {
     /// Memory of a CUDA device cannot be used.
     #[error(transparent)]
     Cuda(CudaError),
+    /// CUDA devices cannot quantise.
+    #[error("CUDA devices cannot quantise in this job: {reason}")]
+    DeviceQuantization {
+        /// Why, and what to do. The same on all ranks that are linked.
+        reason: String,
+    },
     /// A CUDA device failed while operations were in flight.
     #[error("the CUDA device failed: {0}")]
     DeviceLost(CudaError),
@@ -467,6 +473,7 @@ impl Error {
             Self::Length(_) | Self::OutputLength { .. } | Self::ResidualLength { .. } => "length",
             Self::Null(_) | Self::ElementType => "argument",
             Self::Cuda(_) => "cuda",
+            Self::DeviceQuantization { .. } => "argument",
             Self::DeviceLost(_) => "device_lost",
             Self::Taken => "taken",
             Self::Mismatch { .. } => "mismatch",
@@ -535,6 +542,7 @@ impl Error {
                 | Self::Null(_)
                 | Self::ElementType
                 | Self::Cuda(_)
+                | Self::DeviceQuantization { .. }
                 | Self::Forked { .. }
                 | Self::Quota { .. }
                 | Self::NotResized { .. }

@@ -115,7 +115,7 @@ impl Communicator {
 }
 
 /// What can be fed back: the errors of this rank's own numbers in a sum.
-fn check(call: &Call) -> Result<(), Error> {
+pub(crate) fn check(call: &Call) -> Result<(), Error> {
     match (call.collective, call.dtype, call.op) {
         (Collective::AllReduce, DType::F32, ReduceOp::Sum | ReduceOp::Avg) => Ok(()),
         (collective, dtype, op) => Err(Error::Feedback { collective: collective.name(), op, dtype }),

@@ -117,7 +117,9 @@ pub use netfold_collectives::mesh::{
 };
 pub use netfold_collectives::shared::SharedError;
 pub use netfold_control::{Admission, PortProtocol, Refusal};
-pub use netfold_cuda::{CudaError, Driver as CudaDriver, RawStream as CudaStream};
+pub use netfold_cuda::{
+    CudaError, Current as CudaCurrent, Device as CudaDevice, Driver as CudaDriver, RawStream as CudaStream,
+};
 pub use netfold_io::{CoreError, Cores, IoCounters, IoError, IoSpec, OpenOptions, PacketIo};
 pub use netfold_proto::{
     AbortReason, IMPORTANCE_MAX, OpSpecError, Tolerance, WorkerConfigError, WorkerStats,
@@ -127,5 +129,6 @@ pub use path::{Network, Path, SwitchAttachment};
 pub use report::{ControlStats, OpReport, Stats};
 pub use resize::Membership;
 pub use staging::CudaWork;
+pub use staging::blocks::{DeviceBlocks, DeviceQuantizer};
 pub use tls_fault::TlsFault;
 pub use work::Work;

@@ -21,6 +21,8 @@ pub(crate) struct OpContext {
     pub(crate) world: u16,
     /// Bytes of a packet's lanes; 0 without a switch.
     pub(crate) lane_bytes: usize,
+    /// The same on all ranks: that of those that exchange packets with a switch, as first admitted; 0 where none does.
+    pub(crate) block_bytes: usize,
     /// Lane operations that the switches of all trees have; those of the first admission, for as long as the job lasts.
     pub(crate) lane_ops: LaneOps,
     /// Bytes up to which an all-reduce is done by hosts, where they can.

@@ -380,7 +380,15 @@ impl Rank {
             counters,
         };
         let parts = Parts {
-            context: OpContext { rank: place.0, world: place.1, lane_bytes, lane_ops, small: 0, config },
+            context: OpContext {
+                rank: place.0,
+                world: place.1,
+                lane_bytes,
+                block_bytes: lane_bytes,
+                lane_ops,
+                small: 0,
+                config,
+            },
             network: Some(TreeSet::new(vec![handle], route, lane_bytes)),
             host: None,
             path,

@@ -17,18 +17,23 @@
 //! The thread that makes operations of pieces sleeps until a call's input may be copied, of which a stream notifies it by a function of
 //! the host. In the streams that copy, such functions would cost more time than copying a piece.
 //!
+//! All-reduces that the device quantises have kernels before copying in and behind copying out, see [`quantized`].
+//!
 //! What a stream waits for was appended before, to it or to another one, or depends only on such. So the device makes progress even where it
 //! executes both streams, and those of the caller, in one queue.
 #![expect(unsafe_code, reason = "copies memory of a device that callers vouch for")]
 
+pub(crate) mod blocks;
 mod buffers;
 pub(crate) mod plan;
+pub(crate) mod quantized;
 mod stager;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use netfold_cuda::{CudaError, Current, Device, Event, RawStream, Stream};
+use netfold_wire::DType;
 
 use crate::error::Error;
 use crate::join::spawn;
@@ -36,9 +41,10 @@ use crate::report::OpReport;
 use crate::router::Router;
 use crate::shutdown::ShutdownState;
 use crate::work::Work;
-use buffers::StagingBuffers;
+use buffers::{StagingBuffer, StagingBuffers};
 use plan::{Plan, StagedPiece};
-use stager::{Stager, Submission};
+use quantized::{Quantization, QuantizedCall, Quantizing, integers};
+use stager::{Counted, Stager, Submission};
 
 /// An operation in flight on the memory of a CUDA device, started by [`Communicator::submit_cuda`](crate::Communicator::submit_cuda). Clones refer to the same operation.
 #[derive(Debug, Clone)]
@@ -104,6 +110,19 @@ struct Streams {
     free: Vec<Event>,
     /// Pieces so far in short buffers, and in long ones.
     pieces: [u64; 2],
+    /// Where the device quantises, from the first such call on.
+    quantizing: Option<Quantizing>,
+}
+
+/// A piece as it is appended to the streams.
+struct Appended<'a> {
+    submission: &'a Arc<Submission>,
+    plan: &'a Plan,
+    piece: StagedPiece,
+    memory: (u64, u64),
+    counted: Counted,
+    /// The piece without which this one cannot arrive.
+    after: Option<StagingBuffer>,
 }
 
 impl Staging {
@@ -125,7 +144,9 @@ impl Staging {
             }
         };
         let (notices_in, notices_out) = (Stream::new(&current)?, Stream::new(&current)?);
-        let streams = Streams { copies_in, copies_out, notices_in, notices_out, free, pieces: [0; 2] };
+        let pieces = [0; 2];
+        let streams =
+            Streams { copies_in, copies_out, notices_in, notices_out, free, pieces, quantizing: None };
         let stager = Arc::new(Stager::new(buffers, Arc::clone(router), shutdown.clone()));
         let own = Arc::clone(&stager);
         let thread = spawn("netfold-staging", move || own.run(check))?;
@@ -186,12 +207,124 @@ impl Staging {
         // SAFETY: the stager lives until the streams are idle, see `drop`.
         unsafe { streams.notices_in.call(current, stager::begun, data) }?;
         for piece in plan.pieces() {
+            let counted = Counted::AsItIs;
+            let piece = Appended { submission, plan, piece, memory, counted, after: None };
             // SAFETY: by this function's contract.
-            unsafe { self.append_piece(current, streams, plan, &piece, memory, submission) }?;
+            unsafe { self.append_piece(current, streams, &piece) }?;
         }
         // SAFETY: the streams are ours; the stager lives until they are idle, see `drop`.
         unsafe {
             done.record(current, streams.copies_out.raw())?;
+            done.make_wait(current, streams.notices_out.raw())?;
+            streams.notices_out.call(current, stager::copied_out, data)
+        }
+    }
+
+    /// The same for an all-reduce that the device quantises; `None` where it does not quantise so.
+    ///
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda_with_feedback`.
+    pub(crate) unsafe fn submit_quantized(
+        &self,
+        by: &Quantization,
+        call: &QuantizedCall,
+        stream: RawStream,
+    ) -> Result<Option<CudaWork>, Error> {
+        let current = self.device.enter()?;
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = &mut *streams;
+        if streams.quantizing.is_none() {
+            streams.quantizing = Quantizing::new(&current, by)?;
+        }
+        let Some(mut quantizing) = streams.quantizing.take() else { return Ok(None) };
+        // SAFETY: by this function's contract.
+        let work = unsafe { self.begin_quantized(&current, (streams, &mut quantizing), call, stream) };
+        streams.quantizing = Some(quantizing);
+        work.map(Some)
+    }
+
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda_with_feedback`.
+    unsafe fn begin_quantized(
+        &self,
+        current: &Current<'_>,
+        (streams, quantizing): (&mut Streams, &mut Quantizing),
+        call: &QuantizedCall,
+        stream: RawStream,
+    ) -> Result<CudaWork, Error> {
+        let class = quantizing.prepare(current, call)?;
+        self.stager.buffers().prepare(current, class)?;
+        let (called, done) = (Event::new(current)?, Arc::new(Event::new(current)?));
+        // SAFETY: the stream exists, by this function's contract; the other is ours.
+        unsafe {
+            called.record(current, stream)?;
+            called.make_wait(current, quantizing.out.raw())?;
+        }
+        let submission = self.stager.begin()?;
+        // SAFETY: by this function's contract.
+        let appended =
+            unsafe { self.append_quantized(current, (streams, quantizing), call, &submission, &done) };
+        if let Err(error) = appended {
+            // The other ranks wait for pieces that will not come.
+            self.stager.lose_device(error);
+        }
+        Ok(CudaWork { work: submission.work(), done: Some(done) })
+    }
+
+    /// Appends the kernels and all pieces of a call to the streams.
+    ///
+    /// # Safety
+    ///
+    /// As for `Communicator::submit_cuda_with_feedback`.
+    unsafe fn append_quantized(
+        &self,
+        current: &Current<'_>,
+        (streams, quantizing): (&mut Streams, &mut Quantizing),
+        call: &QuantizedCall,
+        submission: &Arc<Submission>,
+        done: &Event,
+    ) -> Result<(), CudaError> {
+        let data = Arc::as_ptr(&self.stager).cast_mut().cast();
+        let key = quantizing.key(call.call.class);
+        for part in quantizing.parts(call) {
+            // SAFETY: by this function's contract; the stager lives until the streams are idle, see `drop`.
+            let (span, blocks) = unsafe {
+                let found = quantizing.find(current, call, part)?;
+                quantizing.order(current, &[&streams.copies_in, &streams.notices_in])?;
+                if part.first == 0 {
+                    streams.notices_in.call(current, stager::begun, data)?;
+                }
+                found
+            };
+            let exponents = part.count.div_ceil(quantizing.quantizer.block());
+            let (plan, piece) = integers(call, DType::U8, exponents);
+            let Some(piece) = piece else { continue };
+            let (memory, counted) = ((blocks.exponents, blocks.exponents), Counted::Exponents);
+            let piece = Appended { submission, plan: &plan, piece, memory, counted, after: None };
+            // SAFETY: the exponents are ours until they are given back; all else by this function's contract.
+            unsafe {
+                let buffer = self.append_piece(current, streams, &piece)?;
+                streams.free[buffer.number].make_wait(current, quantizing.out.raw())?;
+                for piece in quantizing.pieces(part) {
+                    let made = quantizing.make(current, (part, &blocks), piece, key)?;
+                    quantizing.order(current, &[&streams.copies_in])?;
+                    let (plan, words) = integers(call, DType::I32, made.words);
+                    let Some(words) = words else { continue };
+                    let memory = (made.blocks.lanes, made.blocks.lanes);
+                    let (counted, after) = (Counted::Lanes { elements: piece.count }, Some(buffer));
+                    let words = Appended { submission, plan: &plan, piece: words, memory, counted, after };
+                    let sums = self.append_piece(current, streams, &words)?;
+                    streams.free[sums.number].make_wait(current, quantizing.back.raw())?;
+                    quantizing.result(current, &made, call, piece)?;
+                }
+                quantizing.give_back(current, span)?;
+            }
+        }
+        // SAFETY: the streams are ours; the stager lives until they are idle, see `drop`.
+        unsafe {
+            done.record(current, quantizing.back.raw())?;
             done.make_wait(current, streams.notices_out.raw())?;
             streams.notices_out.call(current, stager::copied_out, data)
         }
@@ -204,12 +337,10 @@ impl Staging {
         &self,
         current: &Current<'_>,
         streams: &mut Streams,
-        plan: &Plan,
-        piece: &StagedPiece,
-        (send, recv): (u64, u64),
-        submission: &Arc<Submission>,
-    ) -> Result<(), CudaError> {
-        let buffers = self.stager.buffers();
+        piece: &Appended<'_>,
+    ) -> Result<StagingBuffer, CudaError> {
+        let (buffers, (send, recv)) = (self.stager.buffers(), piece.memory);
+        let (submission, plan) = (piece.submission, piece.plan);
         let Streams { copies_in, copies_out, free, pieces, .. } = streams;
         let number = &mut pieces[usize::from(plan.buffers == buffers::LONG)];
         let buffer = plan.buffers.buffer(*number);
@@ -219,13 +350,14 @@ impl Staging {
         // copied out, the operation for these copies, and copies out of it for the operation. Words are accessed as such only.
         unsafe {
             free[buffer.number].make_wait(current, copies_in.raw())?;
-            for row in plan.input(piece) {
+            for row in plan.input(&piece.piece) {
                 copies_in.copy_to_host(current, memory, (offset + row.staged, row.bytes), send + row.at)?;
             }
             copies_in.write_word(current, &buffers.words, buffer.arrival_word(), buffer.generation)?;
-            self.stager.enqueue(submission, plan.operation(piece), buffer);
+            let operation = plan.operation(&piece.piece);
+            self.stager.enqueue(submission, operation, buffer, (piece.counted, piece.after));
             copies_out.wait_for_word(current, &buffers.words, buffer.release_word(), buffer.generation)?;
-            for row in plan.output(piece) {
+            for row in plan.output(&piece.piece) {
                 copies_out.copy_to_device(
                     current,
                     recv + row.at,
@@ -233,8 +365,9 @@ impl Staging {
                     (offset + row.staged, row.bytes),
                 )?;
             }
-            free[buffer.number].record(current, copies_out.raw())
+            free[buffer.number].record(current, copies_out.raw())?;
         }
+        Ok(buffer)
     }
 
     /// Blocks until all pieces were submitted as operations.
@@ -256,9 +389,11 @@ impl Drop for Staging {
         let _ = thread.map(JoinHandle::join);
         let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
         let idle = self.device.enter().and_then(|current| {
-            let Streams { copies_in, copies_out, notices_in, notices_out, .. } = streams;
+            let Streams { copies_in, copies_out, notices_in, notices_out, quantizing, .. } = streams;
             copies_in.synchronize(&current)?;
             copies_out.synchronize(&current)?;
+            let kernels = quantizing.iter().flat_map(|quantizing| [&quantizing.out, &quantizing.back]);
+            kernels.into_iter().try_for_each(|stream| stream.synchronize(&current))?;
             notices_in.synchronize(&current)?;
             notices_out.synchronize(&current)
         });

@@ -295,6 +295,22 @@ pub unsafe extern "C" fn netfold_builder_set_authenticated(
     unsafe { edit(builder, |_, builder| Ok(builder.authenticated(authenticated))) }
 }
 
+/// Has CUDA devices quantise the sums and averages of floats in their memory (netfold_comm_start_cuda), or not, the default: in mode bfp16 half as many
+/// bytes cross the bus. The same on all ranks. Needs NETFOLD_MODE_BFP16 or NETFOLD_MODE_BFP32, no tolerance, and at netfold_builder_connect
+/// devices of compute capability 7.0 or later.
+///
+/// # Safety
+///
+/// `builder` is null or a builder in use by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_builder_set_device_quantization(
+    builder: *mut netfold_builder,
+    on: bool,
+) -> netfold_result {
+    // SAFETY: by this function's contract.
+    unsafe { edit(builder, |_, builder| Ok(builder.device_quantization(on))) }
+}
+
 /// Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
 ///
 /// # Safety

@@ -232,6 +232,38 @@ pub unsafe extern "C" fn netfold_comm_start_cuda(
     })
 }
 
+/// The same for an all-reduce of float32 (NETFOLD_OP_SUM or NETFOLD_OP_AVG) with error feedback, in place, where devices quantise
+/// (netfold_builder_set_device_quantization): `residual`, as many numbers of the device's memory, all zeros at first, is added to `tensor`, and then
+/// holds what the encoding left out of this rank's contribution.
+///
+/// # Safety
+///
+/// As for netfold_comm_start_cuda, with `tensor` as both send and recv; the same for `residual`, which does not overlap it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn netfold_comm_start_cuda_with_feedback(
+    comm: *const netfold_comm,
+    stream: *mut c_void,
+    tensor: *mut f32,
+    residual: *mut f32,
+    count: usize,
+    op: i32,
+    out: *mut *mut netfold_work,
+) -> netfold_result {
+    guard(|| {
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let call = call(netfold_collective::AllReduce as i32, count, netfold_dtype::F32 as i32, op, 0)?;
+        // SAFETY: by this function's contract.
+        let comm = unsafe { within_memory(comm, &call) }?;
+        let stream = CudaStream::from_raw(stream as usize);
+        // SAFETY: by this function's contract.
+        let work = unsafe { comm.submit_cuda_with_feedback(&call, tensor as u64, residual as u64, stream) }?;
+        // SAFETY: by this function's contract.
+        unsafe { put(out, Box::into_raw(Box::new(netfold_work::on_device(work))), "out") }
+    })
+}
+
 /// Starts `call`, and writes its handle to `out`.
 ///
 /// # Safety

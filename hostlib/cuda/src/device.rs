@@ -59,6 +59,11 @@ impl Device {
         self.0.ordinal
     }
 
+    /// Whether both are the same device of the same driver.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.ordinal() == other.ordinal() && self.driver().is(other.driver())
+    }
+
     /// Makes the context current on this thread while the result lives.
     ///
     /// # Errors
@@ -119,6 +124,26 @@ impl Driver {
     /// [`CudaError::Call`], such as when there is no such device.
     pub fn device(&self, ordinal: i32) -> Result<Device, CudaError> {
         Device::open(self, ordinal)
+    }
+
+    /// The compute capability of a device, major and minor. Makes no context.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError::Call`], such as when there is no such device.
+    pub fn capability(&self, ordinal: i32) -> Result<(i32, i32), CudaError> {
+        const MAJOR: c_int = 75;
+        const MINOR: c_int = 76;
+        let mut handle = 0;
+        // SAFETY: `handle` is valid for the write.
+        self.check("cuDeviceGet", unsafe { (self.functions().device_get)(&raw mut handle, ordinal) })?;
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: `value` is valid for the write.
+            let code = unsafe { (self.functions().device_attribute)(&raw mut value, attribute, handle) };
+            self.check("cuDeviceGetAttribute", code).map(|()| value)
+        };
+        Ok((attribute(MAJOR)?, attribute(MINOR)?))
     }
 
     /// The device whose memory an address is in. Managed memory counts as memory of its device.

@@ -91,6 +91,11 @@ impl Driver {
         &self.0
     }
 
+    /// Whether both are the same driver.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The driver's name of an error.
     pub(crate) fn error_name(&self, code: c_int) -> String {
         let mut name: *const c_char = std::ptr::null();

@@ -38,6 +38,16 @@ pub enum CudaError {
         /// The address.
         address: u64,
     },
+    /// The address is not a multiple of an element's size, which kernels need.
+    #[error(
+        "address {address:#x} is not a multiple of the {bytes} bytes of an element: pass an aligned tensor"
+    )]
+    Misaligned {
+        /// The address.
+        address: u64,
+        /// Of an element.
+        bytes: usize,
+    },
     /// Memory of a call is on several devices.
     #[error("the memory of one call is on CUDA devices {first} and {second}: pass tensors of one device")]
     TwoDevices {
@@ -61,6 +71,29 @@ pub enum CudaError {
         "the stream is being captured into a CUDA graph: a graph cannot wait for the network; end the capture before the call"
     )]
     Capturing,
+    /// The device is too old for the kernels.
+    #[error(
+        "CUDA device {ordinal} has compute capability {}.{}, and the kernels that quantise need {}.{} or later: have the host quantise, on all ranks",
+        capability.0, capability.1, needed.0, needed.1
+    )]
+    OldDevice {
+        /// The device.
+        ordinal: i32,
+        /// Its compute capability, major and minor.
+        capability: (i32, i32),
+        /// The first one that will do.
+        needed: (i32, i32),
+    },
+    /// The driver cannot compile or load the kernels.
+    #[error(
+        "the driver cannot load the kernels that quantise ({name}, {code}): check that libnvidia-ptxjitcompiler.so.1 of the driver's version is installed, or have the host quantise, on all ranks"
+    )]
+    Kernels {
+        /// The driver's number, `CUresult`.
+        code: i32,
+        /// The driver's name for it.
+        name: String,
+    },
     /// There is not enough memory that can be pinned.
     #[error("{bytes} bytes of pinned host memory cannot be allocated ({name}): free memory of this host")]
     Pinned {

@@ -11,7 +11,7 @@ const NEEDED: (u32, u32) = (12, 0);
 /// Declares the table of functions: field, symbol, parameters. All return a `CUresult`.
 macro_rules! functions {
     ($($field:ident = $symbol:ident($($parameter:ty),*);)*) => {
-        /// Functions of the driver, by their C types. Handles (`CUcontext`, `CUstream`, `CUevent`) are pointers that only the driver reads, as `usize`.
+        /// Functions of the driver, by their C types. Handles (`CUcontext`, `CUstream`, `CUevent`, `CUmodule`, `CUfunction`) are pointers that only the driver reads, as `usize`.
         #[derive(Clone, Copy)]
         pub(crate) struct Functions {
             $(pub(crate) $field: unsafe extern "C" fn($($parameter),*) -> c_int,)*
@@ -55,6 +55,7 @@ functions! {
     error_name = cuGetErrorName(c_int, *mut *const c_char);
     device_get = cuDeviceGet(*mut c_int, c_int);
     device_count = cuDeviceGetCount(*mut c_int);
+    device_attribute = cuDeviceGetAttribute(*mut c_int, c_int, c_int);
     context_retain = cuDevicePrimaryCtxRetain(*mut usize, c_int);
     context_release = cuDevicePrimaryCtxRelease_v2(c_int);
     context_push = cuCtxPushCurrent_v2(usize);
@@ -75,7 +76,13 @@ functions! {
     host_alloc = cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
     host_free = cuMemFreeHost(*mut c_void);
     host_device_pointer = cuMemHostGetDevicePointer_v2(*mut u64, *mut c_void, c_uint);
+    device_alloc = cuMemAlloc_v2(*mut u64, usize);
+    device_free = cuMemFree_v2(u64);
     copy_to_host = cuMemcpyDtoHAsync_v2(*mut c_void, u64, usize, usize);
     copy_to_device = cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, usize);
     pointer_attribute = cuPointerGetAttribute(*mut c_void, c_uint, u64);
+    module_load = cuModuleLoadData(*mut usize, *const c_void);
+    module_unload = cuModuleUnload(usize);
+    module_function = cuModuleGetFunction(*mut usize, usize, *const c_char);
+    launch_kernel = cuLaunchKernel(usize, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, usize, *mut *mut c_void, *mut *mut c_void);
 }

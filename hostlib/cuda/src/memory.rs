@@ -1,4 +1,4 @@
-//! Pinned host memory: what a device copies to and from while the host does other work.
+//! Pinned host memory, what a device copies to and from while the host does other work, and memory of the device.
 #![expect(unsafe_code, reason = "allocates memory by the driver")]
 
 use std::ffi::c_void;
@@ -84,6 +84,57 @@ impl Drop for PinnedMemory {
         if let Ok(_current) = self.device.enter() {
             // SAFETY: allocated by `new`, and not used again.
             let _ = unsafe { (self.device.functions().host_free)(self.start.as_ptr().cast()) };
+        }
+    }
+}
+
+/// Memory of a device, with unspecified bytes.
+pub struct DeviceMemory {
+    device: Device,
+    address: u64,
+    bytes: usize,
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl DeviceMemory {
+    /// Allocates. The driver may wait for what the device does meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`CudaError::Call`], such as when there is not enough.
+    pub fn new(current: &Current<'_>, bytes: usize) -> Result<Self, CudaError> {
+        let (device, mut address) = (current.device().clone(), 0);
+        // SAFETY: `address` is valid for the write.
+        let code = unsafe { (device.functions().device_alloc)(&raw mut address, bytes) };
+        device.check("cuMemAlloc", code)?;
+        Ok(Self { device, address, bytes })
+    }
+
+    /// The address of `bytes` bytes from `offset` on, for the device.
+    ///
+    /// # Panics
+    ///
+    /// When they are not within the memory.
+    pub fn span(&self, offset: usize, bytes: usize) -> u64 {
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "{bytes} bytes at {offset} of {}",
+            self.bytes
+        );
+        self.address + offset as u64
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Ok(_current) = self.device.enter() {
+            // SAFETY: allocated by `new`. The driver waits for what the device does with it.
+            let _ = unsafe { (self.device.functions().device_free)(self.address) };
         }
     }
 }

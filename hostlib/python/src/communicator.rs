@@ -365,8 +365,8 @@ struct Memory {
 ///
 /// # Safety
 ///
-/// As for [`netfold::Communicator::submit`], [`submit_with_feedback`](netfold::Communicator::submit_with_feedback) and
-/// [`submit_cuda`](netfold::Communicator::submit_cuda).
+/// As for [`netfold::Communicator::submit`], [`submit_with_feedback`](netfold::Communicator::submit_with_feedback),
+/// [`submit_cuda`](netfold::Communicator::submit_cuda) and [`submit_cuda_with_feedback`](netfold::Communicator::submit_cuda_with_feedback).
 unsafe fn start(
     communicator: &netfold::Communicator,
     call: &Call,
@@ -377,7 +377,12 @@ unsafe fn start(
     // SAFETY: by this function's contract.
     unsafe {
         match (stream, residual) {
-            (Some(stream), _) => {
+            (Some(stream), Some(residual)) => {
+                let work =
+                    communicator.submit_cuda_with_feedback(call, output as u64, residual as u64, stream)?;
+                Ok((work.work().clone(), Some(work)))
+            }
+            (Some(stream), None) => {
                 let work = communicator.submit_cuda(call, input as u64, output as u64, stream)?;
                 Ok((work.work().clone(), Some(work)))
             }
@@ -410,11 +415,16 @@ fn device_stream(
             "one tensor is in the memory of a CUDA device and the other in host memory; pass both on one device",
         ));
     }
-    if let Some(residual) = residual
-        && (on_device > 0 || residual.stream.is_some())
-    {
-        let message = "error feedback works on host memory only; pass tensors in host memory, or no residual";
-        return Err(errors::new(py, "unsupported", message));
+    if let Some(residual) = residual {
+        if (on_device > 0) != residual.stream.is_some() {
+            let message = "the residual is in other memory than the tensor; pass one on the same device";
+            return Err(errors::new(py, "wrong_device", message));
+        }
+        let apart = send.zip(recv).is_some_and(|(send, recv)| send.data != recv.data);
+        if on_device > 0 && apart {
+            let message = "error feedback on a device works in place; pass no out, or no residual";
+            return Err(errors::new(py, "unsupported", message));
+        }
     }
     Ok(streams.into_iter().flatten().next_back())
 }

@@ -33,6 +33,7 @@ pub(crate) struct Options {
     without_stragglers: bool,
     confidential: Option<PathBuf>,
     authenticated: bool,
+    device_quantization: bool,
     slots: Option<u32>,
     classes: Option<u8>,
     importance: Option<u8>,
@@ -57,9 +58,12 @@ impl Options {
         self.rescale.unwrap_or(true)
     }
 
-    /// A builder with the rank, the world size, authentication, the tolerance, importance classes and the group key.
+    /// A builder with the rank, the world size, authentication, quantisation on devices, the tolerance, importance classes and the group key.
     fn begun(&self, py: Python<'_>) -> PyResult<Builder> {
-        let builder = Communicator::builder().resizable(self.resizable).authenticated(self.authenticated);
+        let builder = Communicator::builder()
+            .resizable(self.resizable)
+            .authenticated(self.authenticated)
+            .device_quantization(self.device_quantization);
         let mut builder = if self.join_running {
             builder.join_running()
         } else {
@@ -111,6 +115,7 @@ impl Options {
                 "rescale" => options.rescale = Some(value.extract()?),
                 "without_stragglers" => options.without_stragglers = value.extract()?,
                 "authenticated" => options.authenticated = value.extract()?,
+                "device_quantization" => options.device_quantization = value.extract()?,
                 "confidential" => options.confidential = Some(value.extract()?),
                 "classes" => options.classes = Some(value.extract()?),
                 "importance" => options.importance = Some(value.extract()?),

@@ -73,14 +73,14 @@ class Tensor:
         }
 
 
-def on_ranks(world, body):
+def on_ranks(world, body, **options):
     """Runs ``body(communicator, device)`` on every rank, each on a device of its own."""
     results, errors = [None] * world, []
 
     def rank_thread(rank, address):
         try:
             device = Device(200 + rank)
-            with netfold.Communicator(rank, world, job="cuda", switch=address) as comm:
+            with netfold.Communicator(rank, world, job="cuda", switch=address, **options) as comm:
                 results[rank] = body(comm, device)
         except BaseException as error:  # noqa: B036 -- raised below
             errors.append(error)
@@ -140,14 +140,82 @@ def test_tensors_that_cannot_be_used_are_refused_and_the_job_goes_on():
         device.call("cuStreamSynchronize", device.stream)
         device.call("cuMemFree_v2", ctypes.c_uint64(freed.address))
         assert "freed" in refused(lambda: comm.all_reduce(freed), "cuda")
+        refused(lambda: comm.all_reduce_async(tensor, residual=numpy.zeros(1000, "float32")), "wrong_device")
         with pytest.raises(netfold.ArgumentError) as caught:
-            comm.all_reduce_async(tensor, residual=numpy.zeros(1000, "float32"))
-        assert caught.value.kind == "unsupported"
+            comm.all_reduce_async(tensor, residual=device.tensor(numpy.zeros(1000, "float32")))
+        assert "device_quantization" in str(caught.value)
         comm.all_reduce(tensor)
         return device.array(tensor)
 
     for sums in on_ranks(2, body):
         assert (sums == 2).all()
+
+
+@pytest.mark.parametrize("mode", ["bfp16", "bfp32"])
+def test_tensors_that_the_device_quantises_have_the_bits_of_those_that_the_host_does(mode):
+    def body(comm, device):
+        pairs = []
+        for dtype, op in (("float32", "sum"), ("float16", "avg")):
+            own = ((numpy.arange(30_001) * 7919 % 10_007 - 5_000) / 64 + comm.rank / 3).astype(dtype)
+            tensor = device.tensor(own)
+            assert comm.all_reduce_async(tensor, op).wait() is tensor
+            pairs.append((device.array(tensor), comm.all_reduce(own.copy(), op)))
+        own = numpy.linspace(-3, 5, 30_001, dtype="float32") * (comm.rank + 1)
+        left, expected_left = device.tensor(numpy.zeros_like(own)), numpy.zeros_like(own)
+        # The pinned memory of the copy is that of the next one.
+        device.call("cuStreamSynchronize", device.stream)
+        for _ in range(2):
+            tensor = device.tensor(own)
+            comm.all_reduce(tensor, "avg", residual=left)
+            pairs.append((device.array(tensor), comm.all_reduce(own.copy(), "avg", residual=expected_left)))
+            pairs.append((device.array(left), expected_left.copy()))
+        with pytest.raises(netfold.ArgumentError) as caught:
+            comm.all_reduce(tensor, out=device.tensor(own), residual=left)
+        assert caught.value.kind == "unsupported"
+        return pairs
+
+    for pairs in on_ranks(2, body, mode=mode, device_quantization=True):
+        for found, expected in pairs:
+            assert found.tobytes() == expected.tobytes()
+
+
+def test_the_quantiser_of_a_device_is_that_of_the_host():
+    device, own = Device(210), numpy.linspace(-3, 5, 1_409, dtype="float32")
+    host = netfold._netfold.Quantizer("bfp16", 4, 704, seed=3, rank=1, operation=2)
+    kernels = netfold._netfold.DeviceQuantizer("bfp16", 4, 704, True, 210)
+
+    def placed(array):
+        tensor = device.tensor(array)
+        device.call("cuStreamSynchronize", device.stream)
+        return tensor
+
+    tensor, found, lanes = placed(own), placed(numpy.zeros(3, "uint8")), placed(numpy.zeros(705, "int32"))
+    kernels.exponents(tensor, found)
+    exponents = device.array(found).tobytes()
+    assert exponents == host.exponents(own)
+    kernels.quantize(tensor, found, lanes, None, 0, host.key)
+    packed = host.pack(own, exponents)
+    words = device.array(lanes)
+    assert words.view("uint16")[:1_409].tolist() == numpy.frombuffer(packed, ">u2")[:1_409].tolist()
+    sums = placed(words * 4)
+    kernels.dequantize(sums, found, tensor, average=True)
+    expected = numpy.zeros_like(own)
+    host.unpack(expected, (numpy.frombuffer(packed, ">u2") * 4).astype(">u2").tobytes(), exponents, 4)
+    assert device.array(tensor).tobytes() == (expected / 4).astype("float32").tobytes()
+    copy = placed(numpy.zeros(704, "int32"))
+    kernels.copy(placed(words[:704]), copy)
+    assert (device.array(copy) == words[:704]).all()
+    with pytest.raises(netfold.ArgumentError) as caught:
+        kernels.exponents(tensor, placed(numpy.zeros(2, "uint8")))
+    assert caught.value.kind == "length"
+    with pytest.raises(netfold.ArgumentError):
+        netfold._netfold.DeviceQuantizer("bfp16", 4, 703, True, 210)
+
+
+def test_modes_that_devices_do_not_quantise_are_refused():
+    with pytest.raises(netfold.ArgumentError) as caught:
+        netfold.Communicator(0, 2, job="cuda", switch="127.0.0.1:1", mode="i32", device_quantization=True)
+    assert "bfp16" in str(caught.value)
 
 
 class Exported:

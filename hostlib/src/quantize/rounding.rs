@@ -38,6 +38,16 @@ impl RoundingRng {
         Self(mix(self.0 ^ number))
     }
 
+    /// Those with this [key](Self::key).
+    pub const fn of_key(key: u64) -> Self {
+        Self(key)
+    }
+
+    /// The operation's key, with which other quantisers make the same random numbers.
+    pub const fn key(self) -> u64 {
+        self.0
+    }
+
     /// Those for block `number` of the operation.
     #[inline]
     pub(super) const fn block(self, number: u32) -> BlockRng {

@@ -132,6 +132,12 @@ impl StagingBuffers {
         released.wrapping_sub(buffer.generation.wrapping_sub(1)).cast_signed() >= 0
     }
 
+    /// Whether the device may copy the buffer's piece out.
+    pub(crate) fn is_released(&self, buffer: &StagingBuffer) -> bool {
+        let released = self.word(buffer.release_word()).load(Ordering::Acquire);
+        released.wrapping_sub(buffer.generation).cast_signed() >= 0
+    }
+
     /// Lets the device copy the buffer's piece out. What the caller has written to the buffer happens before.
     pub(crate) fn release(&self, buffer: &StagingBuffer) {
         self.word(buffer.release_word()).store(buffer.generation, Ordering::Release);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use netfold_cuda::CudaError;
 
 use crate::error::Error;
+use crate::quantize::EXPONENT_NON_FINITE;
 use crate::report::OpReport;
 use crate::router::Router;
 use crate::shutdown::ShutdownState;
@@ -53,10 +54,39 @@ impl Submission {
     }
 }
 
+/// What a piece contributes to the report of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// All that its own report has.
+    AsItIs,
+    /// It has the exponents of blocks: packets, and blocks that are not finite.
+    Exponents,
+    /// It has the lanes of so many elements.
+    Lanes { elements: usize },
+}
+
+impl Counted {
+    /// `result` is what the operation has left in the buffer.
+    fn count(self, report: &OpReport, result: &[u8]) -> OpReport {
+        let report = *report;
+        match self {
+            Self::AsItIs => report,
+            Self::Exponents => {
+                let non_finite = result.iter().filter(|exponent| **exponent == EXPONENT_NON_FINITE).count();
+                OpReport { elements: 0, non_finite: non_finite as u32, ..report }
+            }
+            Self::Lanes { elements } => OpReport { elements: elements as u64, ..report },
+        }
+    }
+}
+
 struct QueuedPiece {
     submission: Arc<Submission>,
     operation: StagedCall,
     buffer: StagingBuffer,
+    counted: Counted,
+    /// The piece without which this one cannot arrive.
+    after: Option<StagingBuffer>,
 }
 
 #[derive(Default)]
@@ -160,9 +190,15 @@ impl Stager {
     }
 
     /// A piece of a call. The device copies pieces in, in the order in which they are enqueued.
-    pub(crate) fn enqueue(&self, submission: &Arc<Submission>, operation: StagedCall, buffer: StagingBuffer) {
+    pub(super) fn enqueue(
+        &self,
+        submission: &Arc<Submission>,
+        operation: StagedCall,
+        buffer: StagingBuffer,
+        (counted, after): (Counted, Option<StagingBuffer>),
+    ) {
         let submission = Arc::clone(submission);
-        self.lock().pieces.push_back(QueuedPiece { submission, operation, buffer });
+        self.lock().pieces.push_back(QueuedPiece { submission, operation, buffer, counted, after });
         // The device may have begun already.
         self.changed.notify_all();
     }
@@ -255,7 +291,9 @@ impl Stager {
 
     /// Whether the device may be copying a piece in.
     fn may_arrive(&self, piece: &QueuedPiece) -> bool {
-        self.begun.load(Ordering::Acquire) > piece.submission.number && self.buffers.may_arrive(&piece.buffer)
+        self.begun.load(Ordering::Acquire) > piece.submission.number
+            && self.buffers.may_arrive(&piece.buffer)
+            && piece.after.is_none_or(|earlier| self.buffers.is_released(&earlier))
     }
 
     /// What can be done now.
@@ -294,17 +332,25 @@ impl Stager {
 
     /// Makes an operation of a piece. The device copies it out when it is over, whether or not it has failed.
     fn submit(self: &Arc<Self>, piece: QueuedPiece) {
-        let QueuedPiece { submission, operation, buffer } = piece;
+        let QueuedPiece { submission, operation, buffer, counted, .. } = piece;
         let StagedCall { call, send, recv, used } = operation;
         let (send, recv) =
             (self.buffers.span(&buffer, send, used - send), self.buffers.span(&buffer, recv, used - recv));
         let stager = Arc::clone(self);
         let over = move |outcome: &Result<OpReport, Error>| {
-            if outcome.is_err() {
-                // SAFETY: the operation is over, and the device waits for the buffer's word.
-                unsafe { stager.buffers.poison(&buffer, used) };
+            match outcome {
+                Ok(report) => {
+                    let bytes = stager.buffers.span(&buffer, 0, used).cast_const();
+                    // SAFETY: the operation is over, and the device waits for the buffer's word.
+                    let result = unsafe { std::slice::from_raw_parts(bytes, used) };
+                    submission.add(&Ok(counted.count(report, result)));
+                }
+                Err(error) => {
+                    // SAFETY: as above.
+                    unsafe { stager.buffers.poison(&buffer, used) };
+                    submission.add(&Err(error.clone()));
+                }
             }
-            submission.add(outcome);
             stager.buffers.release(&buffer);
             // A piece that waits for the buffer will arrive.
             stager.notify();

@@ -2,9 +2,10 @@
 
 use netfold::confidential::{CodedChunk, Masks, OpId};
 use netfold::{
-    AbortReason, Admission, Builder, Communicator, CoreError, Cores, Error, GroupKey, GroupKeyError,
-    IoCounters, IoError, IoSpec, Lanes, MeshError, OpSpecError, OpenOptions, PacketIo, PortProtocol, Refusal,
-    SharedError, Stats, WorkerConfigError, WorkerStats,
+    AbortReason, Admission, Builder, Communicator, CoreError, Cores, CudaCurrent, CudaDevice, CudaError,
+    DType, DeviceBlocks, DeviceQuantizer, Error, GroupKey, GroupKeyError, IoCounters, IoError, IoSpec, Lanes,
+    MeshError, OpSpecError, OpenOptions, PacketIo, PortProtocol, Refusal, SharedError, Stats,
+    WorkerConfigError, WorkerStats,
 };
 
 #[test]
@@ -18,6 +19,9 @@ fn the_types_of_options_errors_and_reports_have_names() {
     let open = |_: &OpenOptions| -> Result<Box<dyn PacketIo>, IoError> { Err(IoError::PeerClosed) };
     let _: Builder = Communicator::builder().io_by(open);
     let _: fn(Lanes, u16) -> netfold::quantize::Quantizer = netfold::quantize::Quantizer::new;
+    let _: fn(&CudaDevice) -> Result<CudaCurrent<'_>, CudaError> = CudaDevice::enter;
+    let _: fn(&DeviceQuantizer) -> usize = DeviceQuantizer::block;
+    let _: fn(DeviceBlocks) -> DType = |blocks| blocks.dtype;
     let _: fn(&Stats) -> (&WorkerStats, &IoCounters) = |stats| (&stats.worker, &stats.io);
     assert!(cause(&Error::from(IoError::PeerClosed)).is_none());
 }

@@ -5,6 +5,8 @@
 mod allocations;
 mod classes;
 mod cuda;
+mod device_kernels;
+mod device_quantization;
 mod driving;
 mod exports;
 mod feedback;

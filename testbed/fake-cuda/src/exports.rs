@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
+use netfold_cuda::quantize::{BlockArgs, PTX};
 use netfold_cuda::{Driver, HostFunction};
 
+use crate::kernels::{Launch, handle_of, kernel_of};
 use crate::machine::{DEVICES, Machine, machine, machine_of, write_word};
 use crate::options::Wait;
 use crate::stream::{HostCall, Operation, Role};
@@ -18,6 +20,11 @@ const NO_CONTEXT: c_int = 201;
 const INVALID_DEVICE: c_int = 101;
 const INVALID_HANDLE: c_int = 400;
 const NOT_READY: c_int = 600;
+const INVALID_PTX: c_int = 218;
+const NOT_FOUND: c_int = 500;
+
+/// The handle of every module: there is one.
+const MODULE: usize = 1;
 
 thread_local! {
     /// Contexts of this thread; the last one is current.
@@ -38,6 +45,11 @@ fn of_stream(stream: usize) -> Result<&'static Arc<Machine>, c_int> {
     }
     let own = machine_of(stream).ok_or(INVALID_HANDLE)?;
     if Arc::ptr_eq(own, current) { Ok(own) } else { Err(INVALID_HANDLE) }
+}
+
+/// Compute capability 6.1.
+unsafe extern "C" fn old_attribute(value: *mut c_int, attribute: c_int, _device: c_int) -> c_int {
+    put(value, if attribute == 75 { 6 } else { 1 })
 }
 
 /// Writes a result; null pointers are refused.
@@ -101,8 +113,24 @@ macro_rules! exports {
 ///
 /// When it lacks a function that Netfold uses.
 pub fn driver() -> Driver {
+    driver_with(symbol)
+}
+
+/// The same with devices of compute capability 6.1.
+///
+/// # Panics
+///
+/// When it lacks a function that Netfold uses.
+pub fn old_driver() -> Driver {
+    driver_with(|name| match name.to_bytes() {
+        b"cuDeviceGetAttribute" => Some(old_attribute as *const c_void),
+        _ => symbol(name),
+    })
+}
+
+fn driver_with(resolve: impl Fn(&CStr) -> Option<*const c_void>) -> Driver {
     // SAFETY: the functions do what CUDA documents, as far as Netfold uses it.
-    match unsafe { Driver::resolve(symbol) } {
+    match unsafe { Driver::resolve(resolve) } {
         Ok(driver) => driver,
         Err(error) => panic!("{error}"),
     }
@@ -119,6 +147,7 @@ exports! {
             201 => c"CUDA_ERROR_INVALID_CONTEXT",
             400 => c"CUDA_ERROR_INVALID_HANDLE",
             600 => c"CUDA_ERROR_NOT_READY",
+            218 => c"CUDA_ERROR_INVALID_PTX",
             700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
             801 => c"CUDA_ERROR_NOT_SUPPORTED",
             _ => return INVALID_VALUE,
@@ -127,7 +156,62 @@ exports! {
     }
 
     cuDeviceGet(device: *mut c_int, ordinal: c_int) {
-        if machine(ordinal).is_none() { INVALID_DEVICE } else { put(device, ordinal) }
+        if (0..DEVICES as c_int).contains(&ordinal) { put(device, ordinal) } else { INVALID_DEVICE }
+    }
+
+    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) {
+        match attribute {
+            75 => put(value, 9),
+            76 => put(value, 0),
+            _ => INVALID_VALUE,
+        }
+    }
+
+    cuModuleLoadData(module: *mut usize, image: *const c_void) {
+        guarded("cuModuleLoadData", current().ok_or(NO_CONTEXT), |_| {
+            // SAFETY: the program under test passes a text that ends with a zero.
+            let text = unsafe { CStr::from_ptr(image.cast()) };
+            if text.to_bytes() == PTX.as_bytes() { put(module, MODULE) } else { INVALID_PTX }
+        })
+    }
+
+    cuModuleUnload(module: usize) {
+        if module == MODULE { SUCCESS } else { INVALID_HANDLE }
+    }
+
+    cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
+        guarded("cuModuleGetFunction", current().ok_or(NO_CONTEXT), |_| {
+            // SAFETY: the program under test passes a text that ends with a zero.
+            match handle_of(unsafe { CStr::from_ptr(name) }) {
+                Some(handle) if module == MODULE => put(function, handle),
+                _ => NOT_FOUND,
+            }
+        })
+    }
+
+    cuLaunchKernel(
+        function: usize,
+        grid: c_uint,
+        _grid_y: c_uint,
+        _grid_z: c_uint,
+        threads: c_uint,
+        _threads_y: c_uint,
+        _threads_z: c_uint,
+        _shared: c_uint,
+        stream: usize,
+        parameters: *mut *mut c_void,
+        _extra: *mut *mut c_void
+    ) {
+        guarded("cuLaunchKernel", of_stream(stream), |machine| {
+            let Some(kernel) = kernel_of(function) else { return INVALID_HANDLE };
+            // SAFETY: the program under test passes the addresses of as many parameters as the kernel has: one, of this type.
+            let args = unsafe { parameters.read().cast::<BlockArgs>().read() };
+            match Launch::new(kernel, args, (grid, threads)) {
+                Ok(launch) if machine.append(stream, Operation::Launch(launch)) => SUCCESS,
+                Ok(_) => INVALID_HANDLE,
+                Err(_) => INVALID_VALUE,
+            }
+        })
     }
 
     cuDeviceGetCount(count: *mut c_int) { put(count, DEVICES as c_int) }
@@ -191,6 +275,13 @@ exports! {
                 (Role::CopyIn, Role::CopyOut) => Some(Wait::CopyOutBeforeCopyIn),
                 (Role::Notice, Role::CopyOut) => Some(Wait::CopyOutBeforeHost),
                 (Role::Caller, Role::CopyOut) => Some(Wait::CopyOutBeforeCaller),
+                (Role::Quantize, Role::Caller) => Some(Wait::CallerBeforeQuantize),
+                (Role::CopyIn, Role::Quantize) => Some(Wait::QuantizeBeforeCopyIn),
+                (Role::Quantize, Role::CopyOut) => Some(Wait::CopyOutBeforeQuantize),
+                (Role::Results, Role::CopyOut) => Some(Wait::CopyOutBeforeResults),
+                (Role::Quantize, Role::Results) => Some(Wait::ResultsBeforeQuantize),
+                (Role::Caller, Role::Results) => Some(Wait::ResultsBeforeCaller),
+                (Role::Notice, Role::Results) => Some(Wait::ResultsBeforeHost),
                 _ => None,
             };
             if wait.is_none() || wait != state.options.ignored {

@@ -19,6 +19,9 @@ pub(crate) const DEVICES: usize = 256;
 /// Longest part of a copy that is done at once.
 const COPY_BYTES: usize = 64 << 10;
 
+/// Most blocks that a kernel does at once.
+const KERNEL_BLOCKS: u64 = 64;
+
 /// How often words in memory are looked at.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
@@ -104,10 +107,12 @@ impl Machine {
 
     pub(crate) fn new_stream(&self, copies: bool) -> usize {
         let mut state = self.lock();
-        let role = match (copies, state.copying_streams % 4) {
+        let role = match (copies, state.copying_streams % 6) {
             (false, _) => Role::Caller,
             (true, 0) => Role::CopyIn,
             (true, 1) => Role::CopyOut,
+            (true, 4) => Role::Quantize,
+            (true, 5) => Role::Results,
             (true, _) => Role::Notice,
         };
         state.copying_streams += usize::from(copies);
@@ -211,6 +216,15 @@ impl Machine {
             Operation::WaitForEvent { .. } | Operation::WaitForWord { .. } => {}
             Operation::WriteWord { address, value } => write_word(address, value),
             Operation::Kernel(kernel) => kernel(&mut state.memory)?,
+            Operation::Launch(mut launch) => {
+                let blocks = state.random(KERNEL_BLOCKS) as u32 + 1;
+                if !launch.execute(blocks, &mut state.memory)? {
+                    if let Some(queue) = state.streams.get_mut(&stream) {
+                        queue.operations.push_front(Operation::Launch(launch));
+                    }
+                    return Ok(());
+                }
+            }
             Operation::Call(call) => {
                 if let Some(queue) = state.streams.get_mut(&stream) {
                     queue.calling = true;
@@ -308,7 +322,10 @@ impl State {
                     word.wrapping_sub(*value).cast_signed() >= 0
                 }
                 Operation::Call(_) => !stream.calling,
-                Operation::Record { .. } | Operation::WriteWord { .. } | Operation::Kernel(_) => true,
+                Operation::Record { .. }
+                | Operation::WriteWord { .. }
+                | Operation::Kernel(_)
+                | Operation::Launch(_) => true,
             };
             if free && start <= now {
                 ready.push(handle);

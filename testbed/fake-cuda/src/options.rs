@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// A kind of wait, by what waits for what. Streams are told apart by how they are made: of those that do not synchronise with the legacy
-/// stream, four at a time, the first copies in, the second copies out, and the others call functions of the host; all others are callers'.
+/// stream, the first copies in, the second copies out, two call functions of the host, and two launch the kernels that quantise, on what goes out and on what
+/// comes back; all others are callers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// The stream that copies in, for a caller's stream.
@@ -18,17 +19,42 @@ pub enum Wait {
     CopyOutBeforeCaller,
     /// The host, for the stream that copies out: the stream that calls its function does not wait.
     CopyOutBeforeHost,
+    /// The stream that quantises, for a caller's stream.
+    CallerBeforeQuantize,
+    /// The stream that copies in, for the one that quantises.
+    QuantizeBeforeCopyIn,
+    /// The stream that quantises, for the one that copies out: lanes are made by exponents that are not agreed on.
+    CopyOutBeforeQuantize,
+    /// The stream that makes results, for the one that copies out.
+    CopyOutBeforeResults,
+    /// The stream that quantises, for the one that makes results: it uses the same memory again.
+    ResultsBeforeQuantize,
+    /// A caller's stream, for the one that makes results.
+    ResultsBeforeCaller,
+    /// The host, for the stream that makes results.
+    ResultsBeforeHost,
 }
 
 impl Wait {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [
+    /// Those of calls that the host quantises.
+    pub const STAGING: [Self; 6] = [
         Self::CallerBeforeCopyIn,
         Self::CopyOutBeforeCopyIn,
         Self::CopyInBeforeHost,
         Self::HostBeforeCopyOut,
         Self::CopyOutBeforeCaller,
         Self::CopyOutBeforeHost,
+    ];
+
+    /// Those that calls have in addition that the device quantises.
+    pub const QUANTIZING: [Self; 7] = [
+        Self::CallerBeforeQuantize,
+        Self::QuantizeBeforeCopyIn,
+        Self::CopyOutBeforeQuantize,
+        Self::CopyOutBeforeResults,
+        Self::ResultsBeforeQuantize,
+        Self::ResultsBeforeCaller,
+        Self::ResultsBeforeHost,
     ];
 }
 

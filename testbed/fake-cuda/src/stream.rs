@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Instant;
 
+use crate::kernels::Launch;
 use crate::memory::Memory;
 
 /// A function of the host, and what it is called with.
@@ -45,7 +46,10 @@ pub(crate) enum Operation {
         value: u32,
     },
     Call(HostCall),
+    /// Of a test.
     Kernel(Kernel),
+    /// Of the program under test.
+    Launch(Launch),
 }
 
 /// What a stream is for, as far as the driver can tell.
@@ -56,6 +60,10 @@ pub(crate) enum Role {
     CopyOut,
     /// Calls functions of the host.
     Notice,
+    /// Launches kernels on what goes out.
+    Quantize,
+    /// Launches kernels on what comes back.
+    Results,
 }
 
 pub(crate) struct StreamState {

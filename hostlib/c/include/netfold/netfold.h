@@ -506,6 +506,16 @@ netfold_result netfold_builder_set_authenticated(netfold_builder *builder,
                                                  bool authenticated);
 
 /**
+ * Has CUDA devices quantise the sums and averages of floats in their memory (netfold_comm_start_cuda), or not, the default: in mode bfp16 half as many
+ * bytes cross the bus. The same on all ranks. Needs NETFOLD_MODE_BFP16 or NETFOLD_MODE_BFP32, no tolerance, and at netfold_builder_connect
+ * devices of compute capability 7.0 or later.
+ *
+ * Memory: `builder` is null or a builder in use by this thread alone.
+ */
+netfold_result netfold_builder_set_device_quantization(netfold_builder *builder,
+                                                       bool on);
+
+/**
  * Number of the switch's slots to request, a power of two: the chunks in flight. The default is 256.
  *
  * Memory: `builder` is null or a builder in use by this thread alone.
@@ -737,6 +747,21 @@ netfold_result netfold_comm_start_cuda(const netfold_comm *comm,
                                        int32_t op,
                                        uint16_t root,
                                        netfold_work **out);
+
+/**
+ * The same for an all-reduce of float32 (NETFOLD_OP_SUM or NETFOLD_OP_AVG) with error feedback, in place, where devices quantise
+ * (netfold_builder_set_device_quantization): `residual`, as many numbers of the device's memory, all zeros at first, is added to `tensor`, and then
+ * holds what the encoding left out of this rank's contribution.
+ *
+ * Memory: As for netfold_comm_start_cuda, with `tensor` as both send and recv; the same for `residual`, which does not overlap it.
+ */
+netfold_result netfold_comm_start_cuda_with_feedback(const netfold_comm *comm,
+                                                     void *stream,
+                                                     float *tensor,
+                                                     float *residual,
+                                                     size_t count,
+                                                     int32_t op,
+                                                     netfold_work **out);
 
 /**
  * The same as netfold_comm_start, and waits for the end.

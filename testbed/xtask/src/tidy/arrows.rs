@@ -71,7 +71,6 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["netfold-wire", "netfold-controller", "netfold-server", "netfold-collectives", "netfold-testkit"],
     ),
     ("netfold-cuda", &[]),
-    ("netfold-fake-cuda", &["netfold-cuda"]),
     (
         "netfold",
         &[
@@ -83,6 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "netfold-cuda",
         ],
     ),
+    ("netfold-fake-cuda", &["netfold-cuda", "netfold"]),
     ("netfold-c", &["netfold"]),
     ("netfold-check", &["netfold-wire", "netfold-io", "netfold"]),
     ("netfold-nccl", &["netfold", "netfold-listener"]),
