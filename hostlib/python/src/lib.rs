@@ -14,6 +14,7 @@
 mod callbacks;
 mod communicator;
 mod connect;
+mod device_quantizer;
 mod errors;
 mod launcher;
 mod overlap;
@@ -32,6 +33,7 @@ use pyo3::prelude::*;
 fn _netfold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
+    module.add_class::<device_quantizer::DeviceQuantizer>()?;
     module.add_class::<quantizer::Quantizer>()?;
     module.add_class::<switch::Switch>()?;
     module.add_class::<work::Work>()?;

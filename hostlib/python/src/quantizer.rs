@@ -14,6 +14,9 @@ use crate::tensor::{self, Tensor};
 pub(crate) struct Quantizer {
     quantizer: quantize::Quantizer,
     block: usize,
+    /// Of the random numbers; 0 without.
+    #[pyo3(get)]
+    key: u64,
 }
 
 #[pymethods]
@@ -42,10 +45,11 @@ impl Quantizer {
         };
         let kernel = if portable { Kernel::SCALAR } else { Kernel::detect() };
         let mut quantizer = quantize::Quantizer::with_kernel(lanes, world_size, kernel);
-        if let Some(seed) = seed {
-            quantizer = quantizer.stochastic(RoundingRng::new(seed, rank).operation(operation));
+        let rng = seed.map(|seed| RoundingRng::new(seed, rank).operation(operation));
+        if let Some(rng) = rng {
+            quantizer = quantizer.stochastic(rng);
         }
-        Ok(Self { quantizer, block })
+        Ok(Self { quantizer, block, key: rng.map_or(0, RoundingRng::key) })
     }
 
     /// The exponent of each block, in bytes.

@@ -276,6 +276,24 @@ def test_what_the_ranks_quantise_runs_on_processors(tmp_path, scenario):
         assert first["feedback"] == pytest.approx(first["plain"], rel=2e-2)
 
 
+FAKE = os.environ.get("NETFOLD_FAKE_CUDA")
+
+
+@pytest.mark.skipif(FAKE is None, reason="NETFOLD_FAKE_CUDA does not name the fake driver")
+def test_what_the_ranks_do_with_the_librarys_kernels_runs_on_processors(tmp_path):
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available():
+        pytest.skip("this torch has no distributed package")
+    with SwitchProcess(tmp_path) as switch:
+        options = {**GLOO, **QUANTIZED, "store": str(tmp_path / "store")}
+        program = [sys.executable, "-m", "netfold.gpu_check._library_ranks", "library_reductions", json.dumps(options)]
+        env = {**os.environ, "WORLD_SIZE": "2", "NETFOLD_CONTROLLER": switch.address, "NETFOLD_CUDA_LIBRARY": FAKE}
+        children = [Child(program, tmp_path / f"{rank}", {**env, "RANK": str(rank)}) for rank in range(2)]
+        wait_all(children, LIMIT, lambda rank: f"rank {rank}")
+    first, _ = merged_reports(children)
+    assert first["wrong"] == 0 and first["cases"] > 15 and not first["failed"], first
+
+
 FINDS = """
 import torch
 from netfold.gpu_check import _ranks

@@ -1,4 +1,4 @@
-"""Checks of quantisation on a GPU, by the kernels of ``netfold.triton``."""
+"""Checks of quantisation on a GPU, by the kernels of ``netfold.triton`` and by the library's own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Optional
 
 from . import _tensors
 from ._children import Failure
-from ._nccl import no_wrong_elements
+from ._nccl import Reports, no_wrong_elements
 from ._registry import Check, Context, Figures
 
 PROGRAM = "netfold.gpu_check._quantize_ranks"
+
+#: Of the library's own kernels.
+LIBRARY = "netfold.gpu_check._library_ranks"
 
 #: The largest relative difference of a loss with gradients in ``bfp16``.
 LOSS_TOLERANCE = 2e-2
@@ -46,6 +49,32 @@ def reductions(context: Context) -> Figures:
 def rates(context: Context) -> Figures:
     """What the kernels read and write in a second, and as a part of what a copying kernel does."""
     reports, _ = _tensors.run_ranks(context, "quantize_rates", program=PROGRAM)
+    return rates_of(reports)
+
+
+def library_kernels(context: Context) -> Figures:
+    """The library's kernels against its quantiser on the host."""
+    reports, _ = _tensors.run_ranks(context, "library_kernels", program=LIBRARY)
+    no_wrong_elements(reports)
+    return {key: reports[0][key] for key in ("cases", "elements", "wrong")}
+
+
+def library_reductions(context: Context) -> Figures:
+    """All-reduces that the library quantises on the GPU against those on the host."""
+    reports, counters = _tensors.run_ranks(context, "library_reductions", program=LIBRARY)
+    no_wrong_elements(reports)
+    figures: Figures = {key: reports[0][key] for key in ("cases", "elements", "wrong")}
+    return {**figures, "switch_packets": counters.get("packets_in", 0)}
+
+
+def library_rates(context: Context) -> Figures:
+    """What the library's kernels read and write in a second, and as a part of what a copying kernel does."""
+    reports, _ = _tensors.run_ranks(context, "library_rates", program=LIBRARY)
+    return rates_of(reports)
+
+
+def rates_of(reports: Reports) -> Figures:
+    """Rates that the first rank has reported."""
     rates = {name: dict(values) for name, values in reports[0].items()}
     figures: Figures = {}
     largest = max(rates["copy"])
@@ -61,4 +90,7 @@ CHECKS = (
     Check("quantize-kernels", "every kernel of netfold.triton against the library's quantiser, bit for bit", missing, kernels),
     Check("quantize-all-reduce", "all-reduces quantised on the GPU against those on the host, bit for bit; error feedback", missing, reductions),
     Check("quantize-rates", "bytes a second of each kernel, beside a kernel that copies", missing, rates),
+    Check("library-kernels", "every kernel of the library against its quantiser on the host, bit for bit", _tensors.missing, library_kernels),
+    Check("library-all-reduce", "all-reduces quantised on the GPU by the library against those on the host, bit for bit", _tensors.missing, library_reductions),
+    Check("library-rates", "bytes a second of each kernel of the library, beside a kernel that copies", _tensors.missing, library_rates),
 )
