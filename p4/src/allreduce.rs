@@ -112,6 +112,9 @@ pub mod id {
     }
 }
 
+/// The register of a program for trees.
+pub(crate) const SETTLED: &str = "settled";
+
 /// Builds the program for a profile. The result is valid: [`crate::check::check`] accepts it.
 ///
 /// # Errors
@@ -169,6 +172,11 @@ pub fn is_for_bounded_loss(program: &Program) -> bool {
 /// Whether an all-reduce program is one with [owners](Profile::owners).
 pub fn has_owners(program: &Program) -> bool {
     program.tables.iter().any(|table| table.id == id::RECEIVER)
+}
+
+/// Whether an all-reduce program is one for [switches below a parent](Profile::hierarchy).
+pub fn is_for_trees(program: &Program) -> bool {
+    program.registers.iter().any(|register| register.name == SETTLED)
 }
 
 /// Whether an all-reduce program is one for [best-effort jobs](Profile::best_effort).
@@ -528,7 +536,7 @@ impl<'p> Build<'p> {
         let old = || vec![Case::always(Expr::Cell(0))];
         let actions =
             vec![reg_action("read", vec![], old()), reg_action("mark", set(self.get("chunk")), old())];
-        self.register("settled", 5, RegisterKind::Cells(vec![word("chunk")]), actions)
+        self.register(SETTLED, 5, RegisterKind::Cells(vec![word("chunk")]), actions)
     }
 
     fn exponent(&self) -> Register {

@@ -2,8 +2,8 @@
 //!
 //! The layout is the one that [`crate::tna`] prints: pairs of lanes in registers, four registers per stage, three stages
 //! before them (the job table, the slot's registers, their differences), and the exponents after them. Packets with more words
-//! than one pass holds use further pipes, each with its share of the words (SwitchML calls this a folded pipe); this is
-//! estimated, not printed. The chip's numbers are those of p4c's Tofino back end (`bf-p4c`: `device.h`, `mau_spec.h`,
+//! than one pass holds take several passes through the pipe on Tofino 2, as printed. On Tofino 1, and with saturating sums, they use further pipes, each
+//! with its share of the words (SwitchML calls this a folded pipe); this is estimated, not printed. The chip's numbers are those of p4c's Tofino back end (`bf-p4c`: `device.h`, `mau_spec.h`,
 //! `mau/memories.cpp`, `phv/phv_spec.cpp`).
 
 mod chip;
@@ -18,7 +18,7 @@ use crate::allreduce;
 use crate::ir::{Program, RegisterKind};
 use crate::profile::{Encapsulation, Numerics, Profile};
 use crate::refusal::Refusal;
-use crate::tna::{Chip, REGISTER_ACTIONS_MAX};
+use crate::tna::{Chip, REGISTER_ACTIONS_MAX, passes as several};
 
 pub use chip::Limits;
 use features::Features;
@@ -48,8 +48,6 @@ const TCAM_TREES: u32 = 4;
 /// SRAM blocks of tables other than those of lanes, and what second passes need in addition.
 const SRAM_OTHERS: u32 = 20;
 const SRAM_HARVEST: u32 = 3;
-/// The register of a program for trees.
-const SETTLED: &str = "settled";
 /// Ethernet, IPv4 and UDP: what egress parses.
 const BYTES_OUTER: u32 = 14 + 20 + 8;
 /// Bytes around a frame on the wire: preamble, gap and checksum.
@@ -83,7 +81,7 @@ pub struct Estimate {
     pub words: u32,
     /// Elements per packet with 16-bit elements, two in a word (bfp16).
     pub elements_bfp16: u32,
-    /// Entries of every register: slots and both sets.
+    /// Entries of every register: slots and both sets, in each pass through the pipe.
     pub entries: u32,
     /// Maximum slots that would fit, a power of two.
     pub slots_max: u32,
@@ -105,6 +103,8 @@ pub struct Estimate {
     pub passes_last: u32,
     /// Packets that are recirculated, for each that arrives: passes beyond the first, of which the completing packet of a slot has more.
     pub recirculated: f64,
+    /// Their bytes on the wire, for each byte that arrives. Between passes through the same pipe a packet has only the words that it needs there.
+    pub recirculated_bytes: f64,
     /// Fraction of the chip's ports at line rate that is left to hosts, if the others recirculate.
     pub ports_for_hosts: f64,
     /// Stages used in a pipe.
@@ -163,13 +163,19 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     shape(profile, chip)?;
     let actions = register_actions(profile, chip)?;
     let words = profile.lane_words;
-    let pipes = pipes(profile, chip, &limits)?;
-    let entries = profile.slots * 2;
-    let words_pipe = words.div_ceil(pipes);
-    let repeats = reads_by_sum(profile, chip);
-    let features = Features::of(profile);
-    let layout =
-        PipeLayout { program: &program, chip, limits: &limits, words: words_pipe, repeats, features };
+    let (pipes, parts) = pipes(profile, chip, &limits)?;
+    let entries =
+        several::entries(profile.slots * 2, parts).map_err(|(construct, limit)| refusal(construct, limit))?;
+    let layout = PipeLayout {
+        program: &program,
+        chip,
+        limits: &limits,
+        words: words.div_ceil(pipes * parts),
+        parts,
+        pass_header: several::header_fields(&program, chip, parts),
+        repeats: reads_by_sum(profile, chip),
+        features: Features::of(profile),
+    };
     let slots_max = layout.slots_max(profile);
     let Fit { registers, stages, tcam_blocks, containers } =
         fit(&layout, profile, entries, slots_max).map_err(|(construct, limit)| refusal(construct, limit))?;
@@ -177,10 +183,12 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     let rams_per_stage =
         limits.rams(entries, layout.lanes_of_register() * 32) * layout.registers_per_stage(entries);
     let map_rams = layout.map_rams(&registers);
-    let (passes, passes_last) = passes(pipes, chip);
+    let (passes, passes_last) = passes(pipes * parts, chip);
     let recirculated = f64::from(passes - 1) + f64::from(passes_last - passes) / f64::from(profile.workers);
     let on_wire = BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes() + BYTES_AROUND;
     let goodput = f64::from(profile.payload_bytes()) / f64::from(on_wire);
+    let recirculated_bytes =
+        if parts > 1 { layout.recirculated_bytes(profile, on_wire) } else { recirculated };
     Ok(Estimate {
         chip,
         words,
@@ -196,7 +204,8 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         passes,
         passes_last,
         recirculated,
-        ports_for_hosts: 1.0 / (1.0 + recirculated),
+        recirculated_bytes,
+        ports_for_hosts: 1.0 / (1.0 + recirculated_bytes),
         stages,
         stages_of: limits.stages,
         sram_blocks: map_rams + layout.tables_sram(),
@@ -213,7 +222,7 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         containers_of: limits.containers,
         phv_bits,
         phv_bits_of: limits.phv_bits(),
-        egress_parse_bytes: if features.whole {
+        egress_parse_bytes: if layout.features.whole {
             BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes()
         } else {
             BYTES_OUTER.max(limits.egress_parse[0])
@@ -224,19 +233,28 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     })
 }
 
-/// Pipes that a packet takes.
-fn pipes(profile: &Profile, chip: Chip, limits: &Limits) -> Result<u32, Refusal> {
-    let words_pass = match profile.numerics {
-        Numerics::Saturating => chip.saturating_lanes_max(profile.hierarchy),
-        _ => chip.lanes_max(profile.hierarchy),
+/// Pipes that a packet takes, and the parts of its words that take passes through the same one.
+fn pipes(profile: &Profile, chip: Chip, limits: &Limits) -> Result<(u32, u32), Refusal> {
+    let words = profile.lane_words;
+    let is_saturating = profile.numerics == Numerics::Saturating;
+    let words_pass = match is_saturating {
+        true => chip.saturating_lanes_max(profile.hierarchy),
+        false => chip.lanes_max(profile.hierarchy),
     };
-    let pipes = profile.lane_words.div_ceil(words_pass);
+    if chip.both_halves() && !is_saturating {
+        return chip.passes(words, profile.hierarchy).map(|parts| (1, parts)).ok_or_else(|| Refusal {
+            target: chip.name(),
+            construct: format!("{words} words a packet"),
+            limit: format!("{words_pass} words fit one pass; more take {}", several::permitted()),
+        });
+    }
+    let pipes = words.div_ceil(words_pass);
     if pipes <= limits.pipes {
-        return Ok(pipes);
+        return Ok((pipes, 1));
     }
     Err(Refusal {
         target: chip.name(),
-        construct: format!("{} words a packet", profile.lane_words),
+        construct: format!("{words} words a packet"),
         limit: format!(
             "{words_pass} words fit one pass and a packet takes at most {} pipes: {} words",
             limits.pipes,
@@ -269,7 +287,9 @@ fn fit(
             format!("the chip has {}", limits.phv_bits()),
         ));
     }
-    let stages = layout.stages(profile, entries)?;
+    let fitting =
+        |(construct, limit)| (construct, format!("{limit}: at most {slots_max} slots fit (--slots)"));
+    let stages = layout.stages(profile, entries).map_err(fitting)?;
     if stages > limits.stages {
         let lanes = layout.lanes_of_register();
         let (rams, pairs) = (limits.rams(entries, lanes * 32), layout.registers_per_stage(entries));
@@ -293,7 +313,7 @@ fn fit(
             }
         };
         return Err((
-            format!("{stages} stages for {} words of lanes and {} slots", layout.words, entries / 2),
+            format!("{stages} stages for {} words of lanes and {}", layout.words, layout.slots(entries)),
             format!(
                 "a pipe has {}; lanes begin in stage {}, and {resource}{table}",
                 limits.stages,
@@ -427,8 +447,12 @@ struct PipeLayout<'a> {
     program: &'a Program,
     chip: Chip,
     limits: &'a Limits,
-    /// Words in this pipe.
+    /// Words in one pass through this pipe.
     words: u32,
+    /// Parts of a packet's words, each of which has a pass.
+    parts: u32,
+    /// Widths of the fields of the header between passes.
+    pass_header: Vec<u32>,
     /// Whether reads are sums of zeros.
     repeats: bool,
     features: Features,
@@ -436,7 +460,7 @@ struct PipeLayout<'a> {
 
 impl PipeLayout<'_> {
     fn is_for_trees(&self) -> bool {
-        self.program.registers.iter().any(|register| register.name == SETTLED)
+        allreduce::is_for_trees(self.program)
     }
 
     /// The stage of the first lanes, if the job table takes one: in a program for trees, behind the settled chunk and its comparison.
@@ -464,12 +488,23 @@ impl PipeLayout<'_> {
         self.limits.units.min(self.limits.map_rams / self.limits.rams(entries, self.lanes_of_register() * 32))
     }
 
+    /// Slots of so many entries, in words.
+    fn slots(&self, entries: u32) -> String {
+        match self.parts {
+            1 => format!("{} slots", entries / 2),
+            parts => format!("{} slots in each of {parts} passes", entries / 2 / parts),
+        }
+    }
+
     /// Stages used, or the construct and the limit if a register or the two of stage 1 exceed a stage.
     fn stages(&self, profile: &Profile, entries: u32) -> Result<u32, (String, String)> {
         let first = self.limits.rams(entries, 64) + self.limits.rams(entries, 32);
         if first > self.limits.map_rams || self.registers_per_stage(entries) == 0 {
             return Err((
-                format!("{} slots, which take {first} RAMs for registers 'claim' and 'version'", entries / 2),
+                format!(
+                    "{}, which take {first} RAMs for registers 'claim' and 'version'",
+                    self.slots(entries)
+                ),
                 format!("a stage has {} map RAMs", self.limits.map_rams),
             ));
         }
@@ -495,7 +530,7 @@ impl PipeLayout<'_> {
                     let bits = cells.iter().map(|cell| cell.bits).sum();
                     let stage = match register.name.as_str() {
                         "claim" | "version" => later + 1,
-                        SETTLED => later + STAGES_FRONT,
+                        allreduce::SETTLED => later + STAGES_FRONT,
                         _ => front + lane_stages - u32::from(free > 0),
                     };
                     (1, bits, stage, 1)
@@ -523,10 +558,24 @@ impl PipeLayout<'_> {
         self.lane_registers() + others + self.features.sram
     }
 
+    /// Stages for so many slots; `None` if a register is too large.
+    fn stages_for(&self, profile: &Profile, slots: u32) -> Option<u32> {
+        self.stages(profile, several::entries(slots * 2, self.parts).ok()?).ok()
+    }
+
+    /// Bytes on the wire that are recirculated for each that arrives, of packets of which so many arrive. On its way forward a packet loses the words of a
+    /// part in each pass, and the one that completes a slot gets them again on its way back.
+    fn recirculated_bytes(&self, profile: &Profile, on_wire: u32) -> f64 {
+        let around = on_wire - profile.payload_bytes() + self.pass_header.iter().sum::<u32>() / 8;
+        let bytes = (1..self.parts).map(|parts| around + parts * self.words * 4);
+        let one_way = f64::from(bytes.sum::<u32>()) / f64::from(on_wire);
+        one_way * (1.0 + 1.0 / f64::from(profile.workers))
+    }
+
     /// Most slots that leave enough stages; 0 if none do.
     fn slots_max(&self, profile: &Profile) -> u32 {
         let fits =
-            |slots: &u32| self.stages(profile, slots * 2).is_ok_and(|stages| stages <= self.limits.stages);
+            |slots: &u32| self.stages_for(profile, *slots).is_some_and(|stages| stages <= self.limits.stages);
         (0..=15).rev().map(|bits| 1u32 << bits).find(fits).unwrap_or(0)
     }
 
@@ -534,7 +583,7 @@ impl PipeLayout<'_> {
     fn jobs_max(&self, profile: &Profile) -> u32 {
         let fits = |jobs: &u32| {
             let profile = Profile { jobs: *jobs, ..profile.clone() };
-            self.stages(&profile, profile.slots * 2).is_ok_and(|stages| stages <= self.limits.stages)
+            self.stages_for(&profile, profile.slots).is_some_and(|stages| stages <= self.limits.stages)
         };
         (1..=crate::profile::JOBS_MAX).rev().find(fits).unwrap_or(0)
     }
@@ -577,6 +626,7 @@ impl PipeLayout<'_> {
         let headers = (0..count).chain(outer).flat_map(|i| fields.of(crate::ir::HeaderId(i)));
         let widths =
             headers.map(|container| container.bits).chain(self.program.metadata.iter().map(|m| m.bits));
+        let widths = widths.chain(self.pass_header.iter().copied());
         let copies = if self.features.whole && !self.chip.both_halves() { 2 } else { 1 };
         let (mut bytes, mut halves, mut words) = (0, 0, copies * self.words);
         for bits in widths {

@@ -8,6 +8,7 @@
 //! - Tofino 1 outputs one 32-bit word of a pair. A packet that is sent with lanes gets their upper half in its first pass,
 //!   and is recirculated once, with a `harvest` header in front, for the lower half. Tofino 2 outputs both.
 //! - Absent lanes are zeros before they are added or stored, so no register action has to clear.
+//! - Packets with more words take several passes on Tofino 2: see module `passes`.
 //! - Saturating sums, on Tofino 2, have one lane in each register: see module `ends`.
 //! - Egress parses only the outer headers, and addresses each copy; whole packets where it removes lanes (at most 133 bytes on Tofino 1, 356 on Tofino 2).
 //!
@@ -19,9 +20,11 @@ mod ends;
 mod expr;
 mod gress;
 mod lower;
+pub(crate) mod passes;
 mod registers;
 mod signs;
 
+use crate::allreduce::is_for_trees;
 use crate::check::check;
 use crate::fields::Containers;
 use crate::ir::*;
@@ -29,7 +32,7 @@ use crate::object_id;
 use crate::refusal::{PrintError, Refusal};
 use crate::writer::{Writer, joined};
 use decision::{Decision, ones};
-use lower::{Copied, Lowered, PathState, To};
+use lower::{Copied, Lowered};
 
 /// A chip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -50,7 +53,7 @@ impl Chip {
         }
     }
 
-    /// Lanes of one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; on
+    /// Lanes of a packet that takes one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; on
     /// Tofino 2 the containers that stateful units can read and write, of which trees take a few.
     pub const fn lanes_max(self, trees: bool) -> u32 {
         match (self, trees) {
@@ -86,13 +89,25 @@ const RECIRCULATION_PORT: u32 = 68;
 ///
 /// When the program is not valid, or not of a shape that the chip's stages can hold; see [`Refusal`].
 pub fn print(program: &Program, chip: Chip) -> Result<String, PrintError> {
+    let passes = chip.passes(program.lane_count(), is_for_trees(program));
+    print_in_passes(program, chip, passes.unwrap_or(1))
+}
+
+/// Prints a program whose packets take so many passes through the pipe, each with equally many words; [`print()`] takes as few as hold them.
+///
+/// # Errors
+///
+/// As [`print()`], and when the words cannot be divided like that.
+pub fn print_in_passes(program: &Program, chip: Chip, passes: u32) -> Result<String, PrintError> {
     check(program)?;
     if program.ipv4_checksum.is_none() {
         return Err(refusal("datagrams without outer headers", "a switch sees whole frames").into());
     }
-    let lowered = lower::lower(program).map_err(|refusal| refusal.named(program))?;
+    let lane_bytes = program.lane_bytes();
+    let part = passes::of_a_pass(program, chip, passes).map_err(|refusal| refusal.named(program))?;
+    let lowered = lower::lower(&part, passes).map_err(|refusal| refusal.named(program))?;
     let fields = Containers::new(&lowered.program);
-    let mut printer = Printer { chip, fields, l: lowered, w: Writer::default() };
+    let mut printer = Printer { chip, fields, l: lowered, lane_bytes, w: Writer::default() };
     match printer.program() {
         Ok(()) => Ok(printer.w.finish()),
         Err(refusal) => Err(refusal.named(printer.p()).into()),
@@ -107,6 +122,8 @@ struct Printer {
     chip: Chip,
     fields: Containers,
     l: Lowered,
+    /// Bytes of a packet's lanes, in all passes.
+    lane_bytes: u32,
     w: Writer,
 }
 
@@ -138,9 +155,11 @@ impl Printer {
         if lanes > most || !lanes.is_multiple_of(2) {
             return Err(refusal(
                 format!("{lanes} lanes a packet"),
-                format!(
-                    "an even number up to {most} in one pass; more take further pipes, which are not printed"
-                ),
+                if self.chip.both_halves() && self.l.ends.is_none() {
+                    format!("an even number up to {most} in one pass, or {}", passes::permitted())
+                } else {
+                    format!("an even number up to {most} in one pass; Tofino 2 has several passes of words")
+                },
             ));
         }
         if let (Some(comparison), false) = (self.l.comparisons.first(), self.chip.both_halves()) {
@@ -210,7 +229,11 @@ impl Printer {
             self.w.close("}");
             self.w.line("");
         }
+        self.pass_header();
         self.w.open("struct headers_t {");
+        if self.l.passes.is_some() {
+            self.w.line("pass_t pass;");
+        }
         if !self.chip.both_halves() {
             self.w.line("harvest_t harvest;");
         }
@@ -266,10 +289,13 @@ impl Printer {
             self.w.line(format!("{RECIRCULATION_PORT}: harvest;"));
             self.w.line("default: packet;");
             self.w.close("}");
+            self.w.close("}");
+        } else if self.l.passes.is_some() {
+            self.pass_states(RECIRCULATION_PORT);
         } else {
             self.w.line("transition packet;");
+            self.w.close("}");
         }
-        self.w.close("}");
         let bare = self.p().metadata[usize::from(self.l.bare.0)].name.clone();
         for (i, state) in self.p().parser.states.clone().into_iter().enumerate() {
             self.w.open(format!("state {} {{", if i == 0 { "packet" } else { &state.name }));
@@ -412,12 +438,6 @@ impl Printer {
         self.w.close("}");
         self.w.close("}");
         self.w.line("");
-    }
-
-    /// Whether a path outputs lanes.
-    fn puts_lanes_out(&self, path: &PathState) -> bool {
-        let kept = !path.removed.contains(&Part::Lanes);
-        kept && path.to != To::Drop && path.touches.iter().any(|(_, _, output)| *output == Output::Lanes)
     }
 
     fn id(&self, what: &str, id: u32) -> String {

@@ -45,8 +45,8 @@ use tables::Entries;
 /// The port from which recirculated packets of pipe 0 return.
 pub const RECIRCULATION_PORT: u16 = 68;
 
-/// Passes of one packet at most.
-const PASSES_MAX: usize = 8;
+/// Passes of one packet at most: 8 forward, and 7 back.
+const PASSES_MAX: usize = 15;
 
 /// What is not understood in a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +103,13 @@ pub struct Outcome {
     pub queue: u8,
 }
 
+impl Outcome {
+    /// Whether the packet is sent to the recirculation port.
+    pub fn is_recirculated(&self) -> bool {
+        self.sent == Sent::Port(RECIRCULATION_PORT)
+    }
+}
+
 /// A program with its state.
 #[derive(Debug)]
 pub struct Tofino {
@@ -141,26 +148,34 @@ impl Tofino {
     ///
     /// What the program must not do.
     pub fn receive(&mut self, port: u16, bytes: &[u8]) -> Result<Outcome, Fault> {
-        let (mut port, mut bytes) = (port, bytes.to_vec());
-        for passes in 1..=PASSES_MAX {
-            let mut pass = self.pass(0, &bytes);
-            pass.set("ig_intr_md.ingress_port", port.into());
-            if !pass.run()? {
-                return Ok(Outcome { sent: Sent::Nothing, bytes: Vec::new(), passes, queue: 0 });
+        let mut outcome = self.ingress(port, bytes)?;
+        for passes in 2..=PASSES_MAX {
+            if !outcome.is_recirculated() {
+                break;
             }
-            let sent = pass.sent()?;
-            let queue = pass.get("ig_tm_md.qid") as u8;
-            let bypasses = pass.get("ig_tm_md.bypass_egress") == 1;
-            let left = if sent == Sent::Nothing { Vec::new() } else { pass.depart() };
-            if sent != Sent::Port(RECIRCULATION_PORT) {
-                return Ok(Outcome { sent, bytes: left, passes, queue });
-            }
-            if !bypasses {
-                return Err(Fault::Recirculated);
-            }
-            (port, bytes) = (RECIRCULATION_PORT, left);
+            outcome = Outcome { passes, ..self.ingress(RECIRCULATION_PORT, &outcome.bytes)? };
         }
-        Err(Fault::Endless)
+        if outcome.is_recirculated() { Err(Fault::Endless) } else { Ok(outcome) }
+    }
+
+    /// Runs ingress over a packet once. What is recirculated enters at [`RECIRCULATION_PORT`]: at once, as in [`Self::receive`], or behind others, or
+    /// not at all.
+    ///
+    /// # Errors
+    ///
+    /// What the program must not do.
+    pub fn ingress(&mut self, port: u16, bytes: &[u8]) -> Result<Outcome, Fault> {
+        let mut pass = self.pass(0, bytes);
+        pass.set("ig_intr_md.ingress_port", port.into());
+        if !pass.run()? {
+            return Ok(Outcome { sent: Sent::Nothing, bytes: Vec::new(), passes: 1, queue: 0 });
+        }
+        let sent = pass.sent()?;
+        let queue = pass.get("ig_tm_md.qid") as u8;
+        let bypasses = pass.get("ig_tm_md.bypass_egress") == 1;
+        let bytes = if sent == Sent::Nothing { Vec::new() } else { pass.depart() };
+        let outcome = Outcome { sent, bytes, passes: 1, queue };
+        if outcome.is_recirculated() && !bypasses { Err(Fault::Recirculated) } else { Ok(outcome) }
     }
 
     /// Runs egress over one copy, with the replica's id, 0 for a packet to a port, and the cells of its queue; `None` if it is dropped.

@@ -12,7 +12,9 @@ impl Display for Estimate {
         };
         row("words a packet", self.words.to_string(), String::new())?;
         row("bfp16 elements a packet", self.elements_bfp16.to_string(), String::new())?;
-        row("slots x 2 sets", self.entries.to_string(), (self.slots_max * 2).to_string())?;
+        let parts = if self.pipes == 1 { self.passes } else { 1 };
+        let most = self.slots_max * 2 * parts;
+        row("slots x 2 sets x passes", self.entries.to_string(), most.to_string())?;
         row(&format!("jobs of {} workers", self.workers), self.jobs.to_string(), self.jobs_max.to_string())?;
         row("jobs or process groups of 4 ranks", self.jobs_of_4.to_string(), String::new())?;
         row("jobs or process groups of 2 ranks", self.jobs_of_2.to_string(), String::new())?;
@@ -20,6 +22,7 @@ impl Display for Estimate {
         row("passes of a packet", self.passes.to_string(), String::new())?;
         row("passes of the one that completes", self.passes_last.to_string(), String::new())?;
         row("recirculated for each that arrives", format!("{:.3}", self.recirculated), String::new())?;
+        row("their bytes for each that arrives", format!("{:.3}", self.recirculated_bytes), String::new())?;
         row("ports left to hosts", format!("{:.1} %", self.ports_for_hosts * 100.0), String::new())?;
         row("stages", self.stages.to_string(), self.stages_of.to_string())?;
         row("stateful units, fullest stage", self.units_per_stage.to_string(), "4".into())?;

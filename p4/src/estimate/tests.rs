@@ -106,12 +106,44 @@ fn a_pass_costs_ports() {
     // One packet of each slot comes back for its other half.
     assert_eq!(cost(with(64, 4), Chip::Tofino1), (1, 1, 2, 0.25, 0.8));
     assert_eq!(cost(with(64, 4), Chip::Tofino2), (1, 1, 1, 0.0, 1.0));
-    // Two pipes: every packet once, and the last one three more passes on Tofino 1, one on Tofino 2.
+    // Two pipes: every packet once, and the last one three more passes on Tofino 1.
     assert_eq!(cost(with(128, 1), Chip::Tofino1), (2, 2, 5, 4.0, 0.2));
-    assert_eq!(cost(with(128, 1), Chip::Tofino2), (2, 2, 3, 2.0, 1.0 / 3.0));
     assert_eq!(cost(with(256, 8), Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
     let max = Profile { ops: vec![LaneOp::Max], ..with(256, 8) };
     assert_eq!(cost(max, Chip::Tofino1), (4, 4, 11, 3.875, 1.0 / 4.875));
+}
+
+#[test]
+fn passes_through_the_same_pipe_carry_fewer_words_each() {
+    let found = |lane_words, workers| {
+        let profile = Profile { lane_words, workers, slots: 1024, ..Profile::tofino() };
+        estimate(&profile, Chip::Tofino2).unwrap_or_else(|error| panic!("{error}"))
+    };
+    // 98 bytes around the lanes, and 20 of the header between passes: 118 and 64 words, forward and back.
+    let two = found(128, 1);
+    assert_eq!((two.pipes, two.passes, two.passes_last, two.recirculated), (1, 2, 3, 2.0));
+    assert_eq!(two.recirculated_bytes, 374.0 / 610.0 * 2.0);
+    assert_eq!(two.ports_for_hosts, 1.0 / (1.0 + two.recirculated_bytes));
+    let four = found(256, 8);
+    assert_eq!((four.pipes, four.passes, four.passes_last, four.recirculated), (1, 4, 7, 3.375));
+    assert_eq!(four.recirculated_bytes, f64::from(118 * 3 + 256 * 6) / 1122.0 * 1.125);
+    // The registers are those of as many slots as there are parts, and the lanes those of one pass.
+    assert_eq!((four.entries, four.slots_max), (8192, 4096));
+    let one = estimate(&Profile::tofino(), Chip::Tofino2).unwrap();
+    assert_eq!((four.stages, four.map_rams, four.stateful_units), (12, one.map_rams, one.stateful_units));
+    assert_eq!(found(352, 8).passes, 8);
+    let refused = |lane_words, slots, trees| {
+        let profile = Profile { lane_words, slots, hierarchy: trees, ..Profile::tofino() };
+        estimate(&profile, Chip::Tofino2).expect_err("must not fit").to_string()
+    };
+    for words in [86, 514] {
+        let error = refused(words, 1024, false);
+        assert!(error.contains(&format!("{words} words")) && error.contains("2 to 8 passes"), "{error}");
+    }
+    let error = refused(256, 8192, false);
+    assert!(error.contains("8192 slots in each of 4 passes") && error.contains("4096 slots"), "{error}");
+    let error = refused(256, 16384, false);
+    assert!(error.contains("index of 16 bits") && error.contains("8192 slots"), "{error}");
 }
 
 #[test]

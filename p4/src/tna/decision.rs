@@ -82,6 +82,23 @@ impl<L: Clone + PartialEq> Tree<L> {
         }
     }
 
+    /// The same decisions, with further ones in place of the leaves.
+    pub(super) fn grown<M: Clone + PartialEq>(
+        &self,
+        leaf: &impl Fn(&L) -> Result<Tree<M>, Refusal>,
+    ) -> Result<Tree<M>, Refusal> {
+        match self {
+            Self::Leaf(value) => leaf(value),
+            Self::If(patterns, then, otherwise) => {
+                let (then, otherwise) = (then.grown(leaf)?, otherwise.grown(leaf)?);
+                if then == otherwise {
+                    return Ok(then);
+                }
+                Ok(Tree::If(patterns.clone(), Box::new(then), Box::new(otherwise)))
+            }
+        }
+    }
+
     /// The same decisions on other keys.
     pub(super) fn rekeyed(&self, key: &impl Fn(&Test) -> Test) -> Self {
         match self {

@@ -65,8 +65,14 @@ impl Printer {
         if !deep && self.l.transit.is_none() {
             return Ok((outer.into_iter().map(Part::Header).collect(), false));
         }
+        if self.l.passes.is_some() {
+            return Err(refusal(
+                "packets of several passes whose lanes are removed in egress (owners, trimming, transit)",
+                "one pass; use fewer words (--lanes)",
+            ));
+        }
         let parts = self.p().deparser.clone();
-        let bytes = self.headers_bytes() + self.p().lane_bytes();
+        let bytes = self.headers_bytes() + self.lane_bytes;
         let most = self.chip.parsed_max();
         if bytes > most {
             let lanes = (most - self.headers_bytes()) / (LANE_BITS / 8);
@@ -263,7 +269,7 @@ impl Printer {
 
     /// Statements under a condition, and the application of their table. Tofino counts the depth of a queue in cells.
     fn mark(&mut self, number: usize, cond: &Expr, then: &[Stmt]) -> Result<String, Refusal> {
-        let packet = (self.headers_bytes() + self.p().lane_bytes()).div_ceil(CELL_BYTES);
+        let packet = (self.headers_bytes() + self.lane_bytes).div_ceil(CELL_BYTES);
         let mut cond = in_cells(cond, packet);
         let mut path = PathState::new();
         for stmt in then {

@@ -86,6 +86,12 @@ impl Printer {
             lines.push("} else {".into());
             lines.append(&mut first);
             lines.push("}".into());
+        } else if self.l.passes.is_some() {
+            let zero = first.pop();
+            lines.push("if (!hdr.pass.isValid()) {".into());
+            lines.append(&mut first);
+            lines.push("}".into());
+            lines.extend(zero);
         } else {
             lines.append(&mut first);
         }
@@ -265,6 +271,12 @@ impl Printer {
             let way = self.key(way);
             self.w.line(format!("{way}: ternary;"));
         }
+        // The same columns for a packet on its way back, whose lanes are read.
+        let back = self.back_cells(1 + keys.len() + way.iter().count());
+        if let Some((key, _)) = &back {
+            self.w.line(format!("{key}: ternary;"));
+        }
+        let any = back.iter().map(|_| "_");
         self.w.close("}");
         self.w.open("actions = {");
         for action in ["x_zero_absent;", "x_zero_present;", "NoAction;"] {
@@ -272,18 +284,22 @@ impl Printer {
         }
         self.w.close("}");
         self.w.line("const default_action = NoAction();");
-        self.w.line(format!("size = {};", 1 + kinds.len()));
+        self.w.line(format!("size = {};", 1 + kinds.len() + back.iter().count()));
         self.w.open("const entries = {");
-        self.w.line(format!(
-            "({}): x_zero_absent();",
-            joined(std::iter::once("1").chain(keys.iter().map(|_| "_")).chain(way.iter().map(|_| "_")), ", ")
-        ));
+        if let Some((_, cells)) = &back {
+            self.w.line(format!("({cells}): x_zero_absent();"));
+        }
+        let others = keys.iter().map(|_| "_").chain(way.iter().map(|_| "_")).chain(any.clone());
+        self.w.line(format!("({}): x_zero_absent();", joined(std::iter::once("1").chain(others), ", ")));
         for (i, (_, value, _)) in kinds.iter().enumerate() {
             let cells = (0..kinds.len()).map(|j| if i == j { format!("{value:#x}") } else { "_".into() });
             self.w.line(format!(
                 "({}): x_zero_present();",
                 joined(
-                    std::iter::once("0".to_string()).chain(cells).chain(way.iter().map(|_| "0x0".into())),
+                    std::iter::once("0".to_string())
+                        .chain(cells)
+                        .chain(way.iter().map(|_| "0x0".into()))
+                        .chain(any.clone().map(String::from)),
                     ", "
                 )
             ));
@@ -417,7 +433,8 @@ impl Printer {
         let head = std::mem::take(&mut self.w);
         let mut bodies: Vec<String> = Vec::new();
         let mut known: Vec<(PathState, usize)> = Vec::new();
-        for path in self.l.paths.clone().leaves() {
+        let paths = self.l.passes.as_ref().map_or_else(|| self.l.paths.clone(), |p| p.outcomes.clone());
+        for path in paths.leaves() {
             self.outcome(path)?;
             let body = std::mem::take(&mut self.w).finish();
             let number = bodies.iter().position(|other| *other == body).unwrap_or_else(|| {
@@ -435,7 +452,7 @@ impl Printer {
         }
         let number =
             |path: &PathState| known.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number);
-        let tree: Tree<usize> = self.l.paths.map(&number, &|_, _| None);
+        let tree: Tree<usize> = paths.map(&number, &|_, _| None);
         self.decide("x_outcome", &tree.decision(), |number| Some(format!("x_outcome_{number}")));
         let mut lines = vec!["x_outcome.apply();".to_string()];
         for counter in self.p().counters.clone() {
@@ -482,12 +499,16 @@ impl Printer {
             let line = format!("meta.{} = 1;", self.p().metadata[usize::from(marks.0)].name);
             self.w.line(line);
         }
-        let harvest = !self.chip.both_halves() && self.puts_lanes_out(path);
+        let harvest = !self.chip.both_halves() && path.puts_lanes_out();
         let port = |this: &Self, expr: &Expr| match expr {
-            Expr::Intrinsic(Intrinsic::IngressPort) => Ok("ig_intr_md.ingress_port".to_string()),
+            Expr::Intrinsic(Intrinsic::IngressPort) => Ok(this.arrival_port()),
             other => this.value(&other.clone().cast(9), &[]),
         };
+        if self.l.passes.is_some() && matches!(path.to, To::Port(_) | To::Group(_)) {
+            self.w.line("hdr.pass.setInvalid();");
+        }
         match &path.to {
+            To::Next(hop) => self.next_pass(hop, RECIRCULATION_PORT)?,
             To::Nowhere => {}
             To::Drop => self.w.line("ig_dprsr_md.drop_ctl = 1;"),
             To::Port(expr) => {
@@ -528,6 +549,8 @@ impl Printer {
         self.w.open("apply {");
         if !self.chip.both_halves() {
             self.w.line("pkt.emit(hdr.harvest);");
+        } else if self.l.passes.is_some() {
+            self.w.line("pkt.emit(hdr.pass);");
         }
         for part in self.p().deparser.clone() {
             for name in self.part_names(part) {

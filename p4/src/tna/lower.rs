@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 
 use super::decision::Tree;
 use super::ends::{self, Ends};
+use super::passes::Passes;
 use super::refusal;
 use super::signs::{self, Differences};
 use crate::fields::{Container, Containers};
@@ -33,6 +34,23 @@ pub(super) enum To {
     Drop,
     Port(Expr),
     Group(Expr),
+    /// Another pass through the pipe.
+    Next(Hop),
+}
+
+/// The next pass of a packet of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hop {
+    /// That of the next part of the words.
+    Forward,
+    /// The first one back, towards a destination.
+    Turn(Box<To>),
+    /// The next one back.
+    Back,
+    /// The first that only removes words, behind a reply without lanes.
+    Shed,
+    /// The next one of these.
+    ShedAgain,
 }
 
 /// A path through the program: its register accesses, and its straight-line code as values in terms of the initial state.
@@ -113,6 +131,12 @@ impl PathState {
         }
     }
 
+    /// Whether the packet is sent with the lanes of a register.
+    pub(super) fn puts_lanes_out(&self) -> bool {
+        let kept = !self.removed.contains(&Part::Lanes);
+        kept && self.to != To::Drop && self.touches.iter().any(|(_, _, output)| *output == Output::Lanes)
+    }
+
     fn at(&self, place: LValue) -> Expr {
         self.values
             .iter()
@@ -139,6 +163,8 @@ pub(super) struct Lowered {
     pub(super) table: TableId,
     /// Variables that the table's actions set.
     pub(super) given: Vec<LValue>,
+    /// The reason, and variables that actions set only with one.
+    pub(super) refusing: Vec<LValue>,
     /// Reason by check.
     pub(super) checks: Tree<Expr>,
     /// Register accesses of stage 1.
@@ -161,6 +187,8 @@ pub(super) struct Lowered {
     pub(super) transit: Option<Transit>,
     /// The egress queue by the headers of the packet that is sent.
     pub(super) queues: Option<Tree<PathState>>,
+    /// Where a packet takes several passes.
+    pub(super) passes: Option<Passes>,
 }
 
 /// The table of other packets' destinations, before all others.
@@ -248,8 +276,8 @@ struct Lowering {
     signs: Differences,
 }
 
-/// Lowers a valid program.
-pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
+/// Lowers a valid program, whose packets take so many passes.
+pub(super) fn lower(program: &Program, passes: u32) -> Result<Lowered, Refusal> {
     let mut program = program.clone();
     let mut add = |name: &str, bits| {
         program.metadata.push(Meta { name: name.into(), bits });
@@ -263,7 +291,7 @@ pub(super) fn lower(program: &Program) -> Result<Lowered, Refusal> {
     };
     let marks = ends.is_some().then(|| (add("x_marks"), add("x_at_end")));
     let this = Lowering { program, bare, ends, marks, comparisons: vec![], signs: vec![] };
-    this.lower(check, harvest)
+    this.lower(check, harvest, passes)
 }
 
 /// The containers that a tree's conditions compare and its paths assign.
@@ -304,7 +332,7 @@ fn reasons(checks: &Tree<PathState>, reason: MetaId) -> Tree<Expr> {
 }
 
 impl Lowering {
-    fn lower(mut self, check: MetaId, harvest: MetaId) -> Result<Lowered, Refusal> {
+    fn lower(mut self, check: MetaId, harvest: MetaId, passes: u32) -> Result<Lowered, Refusal> {
         let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
         let (mut ingress, transit) = without_transit(&self.program.ingress);
         let queues = without_queues(&mut ingress);
@@ -342,15 +370,28 @@ impl Lowering {
         let within = |block| self.within(clear, *table, reason, block);
         self.set_path_flags(&mut start);
         let mut fronts = vec![Stmt::If(passed.clone(), within(front), vec![])];
-        let mut all = vec![Stmt::If(passed, within(behind), failed)];
-        all.extend(tail.iter().cloned());
+        let among = |admitted: Vec<Stmt>| -> Vec<Stmt> {
+            let first = Stmt::If(passed.clone(), admitted, failed.clone());
+            std::iter::once(first).chain(tail.iter().cloned()).collect()
+        };
+        let mut all = among(within(behind.clone()));
         if let Some(transit) = &transit {
             (fronts, all) = transit.around(fronts, all);
         }
         let front = self.walk(&refs(&fronts), start.clone())?;
-        let paths = self.walk(&refs(&all), start)?;
+        let paths = self.walk(&refs(&all), start.clone())?;
         let copies = self.copies(&front, &paths);
-        Ok(Lowered {
+        let several = (passes > 1).then(|| -> Result<_, Refusal> {
+            let spared = others_of(&self.program, *table, reason).into_iter().map(|place| self.zero(place));
+            let behind: Vec<Stmt> = spared.chain(behind).chain(tail.iter().cloned()).collect();
+            let admitted = self.walk(&refs(&behind), start.clone())?;
+            let refused = self.walk(&refs(&among(vec![])), start)?;
+            Ok((admitted, refused, passed.clone().both(clear.clone())))
+        });
+        let several = several.transpose()?;
+        let refusing = others_of(&self.program, *table, reason).into_iter();
+        let refusing = refusing.chain([LValue::Meta(reason)]).collect();
+        let mut lowered = Lowered {
             comparisons: self.comparisons,
             copies,
             ends: self.ends,
@@ -362,6 +403,7 @@ impl Lowering {
             offset,
             table: *table,
             given,
+            refusing,
             checks,
             front,
             compare,
@@ -369,8 +411,13 @@ impl Lowering {
             signs: self.signs,
             transit,
             queues,
+            passes: None,
             program: self.program,
-        })
+        };
+        if let Some((admitted, refused, passed)) = several {
+            lowered.in_passes(passes, &admitted, refused, &passed)?;
+        }
+        Ok(lowered)
     }
 
     /// If a check has failed, the table counts as not applied.

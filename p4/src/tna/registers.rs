@@ -79,11 +79,42 @@ impl Printer {
             .map(&|touch| if *touch == Touch::Free { Touch::Nothing } else { touch.clone() }, &|_, _| None);
         let tree = tree.rekeyed(&|test| self.by_copy(test));
         if self.chip.both_halves() {
-            return Ok(tree);
+            let read = lanes.then(|| self.effects(register)).transpose()?;
+            let read = read.and_then(|effects| effects.iter().position(|effect| *effect == Effect::Read));
+            let read = read.map(|action| action as u16);
+            return self.in_passes(register, tree, read.map(|read| Touch::Do(read, Output::Lanes)));
         }
         let again = Expr::Meta(self.l.harvest).eq(Expr::Const(1, 1));
         let harvest = Tree::Leaf(if lanes { Touch::Harvest } else { Touch::Nothing });
         Tree::branch(&again, harvest, tree)
+    }
+
+    /// The accesses in several passes: on its way back a packet reads lanes, and what it is compared with; a register that outputs a header field is
+    /// accessed in the last pass forward alone.
+    fn in_passes(
+        &self,
+        register: RegisterId,
+        tree: Tree<Touch>,
+        read: Option<Touch>,
+    ) -> Result<Tree<Touch>, Refusal> {
+        let (Some(back), Some(last)) = (self.on_its_way_back(), self.in_the_last_pass()) else {
+            return Ok(tree);
+        };
+        let leaves = tree.leaves();
+        if leaves.iter().any(|touch| matches!(touch, Touch::Do(_, Output::Place(LValue::Field(..))))) {
+            return Tree::branch(&last, tree, Tree::Leaf(Touch::Nothing));
+        }
+        let compared = self.compared_output().map(|stored| Output::Place(LValue::Meta(stored)));
+        let peeks = |touch: &&&Touch| match touch {
+            Touch::Do(action, output) => {
+                let updates = &self.p().register(register).actions[usize::from(*action)].updates;
+                Some(*output) == compared && updates.is_empty()
+            }
+            _ => false,
+        };
+        let peek = leaves.iter().find(peeks).map(|touch| (*touch).clone());
+        let touch = read.or(peek).unwrap_or(Touch::Nothing);
+        Tree::branch(&back, Tree::Leaf(touch), tree)
     }
 
     /// The test on the copy of its container, if there is one.

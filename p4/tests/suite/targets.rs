@@ -351,6 +351,45 @@ fn tofinos_refuse_programs_that_do_not_fit() {
 }
 
 #[test]
+fn tofino_2_takes_packets_of_up_to_512_words_in_several_passes() {
+    let tofino = Profile { slots: 1024, ..Profile::tofino() };
+    let printed = |profile: &Profile| tna::print(&allreduce::program(profile).unwrap(), Chip::Tofino2);
+    let words = |lane_words| Profile { lane_words, ..tofino.clone() };
+    let registers = |text: &str| text.matches("Register<sum_pair_t, bit<16>>(").count();
+    let text = printed(&words(256)).unwrap();
+    assert_eq!(registers(&text), 32, "64 words in each pass");
+    assert!(
+        text.contains("Register<sum_pair_t, bit<16>>(8192) sum_00;"),
+        "four parts of 1024 slots and two sets"
+    );
+    assert!(
+        text.contains("hdr.ipv4.total_len: ternary") && text.contains("0x43c, 0x428"),
+        "the whole length"
+    );
+    assert_eq!(registers(&printed(&words(84)).unwrap()), 42, "one pass");
+    for (profile, construct, limit) in [
+        (words(514), "514 lanes", "512 words"),
+        (words(86), "86 lanes", "2 to 8 passes"),
+        (Profile { slots: 16384, ..words(256) }, "16384 slots in each of 4 passes", "8192 slots"),
+        (Profile { owners: true, ..words(256) }, "owners", "one pass"),
+        (Profile { transit: 16, ..words(256) }, "forwarding", "one pass"),
+        (Profile { trim_depth: 16, ..words(256) }, "trimming", "one pass"),
+        (Profile { numerics: Numerics::Saturating, ..words(256) }, "saturating", "one pass"),
+    ] {
+        match printed(&profile) {
+            Err(PrintError::Refused(refusal)) => {
+                assert!(refusal.construct.contains(construct) && refusal.limit.contains(limit), "{refusal}")
+            }
+            other => panic!("{construct}: printed or invalid: {:?}", other.map(|text| text.len())),
+        }
+    }
+    let two = allreduce::program(&words(16)).unwrap();
+    assert!(tna::print_in_passes(&two, Chip::Tofino2, 2).is_ok());
+    assert!(tna::print_in_passes(&two, Chip::Tofino2, 3).is_err(), "16 words in three parts");
+    assert!(tna::print_in_passes(&two, Chip::Tofino1, 2).is_err(), "a chip without several passes");
+}
+
+#[test]
 fn tofinos_refuse_headers_written_by_the_table_that_admits() {
     let mut program = allreduce::program(&profile::by_name("tofino").unwrap()).unwrap();
     let header =

@@ -12,11 +12,13 @@
 //! [`PredictionModel`] for operations whose exponents are predicted.
 
 mod closing;
+mod passes;
 mod predicting;
 mod spilling;
 mod tree;
 
 pub use closing::{ClosingModel, ClosingRules};
+pub use passes::{PassesModel, PassesRules};
 pub use predicting::{Guess, NO_PREDICTION, OPERATIONS_MAX, PredictionModel, PredictionRules};
 pub use spilling::{SpillingModel, SpillingRules};
 pub use tree::{TreeModel, TreeRules};

@@ -32,6 +32,7 @@ const ESTIMATE_EXAMPLES: &str = "\
 Examples:
   netfold p4 estimate --target tofino1                   the target's own profile: 64 words a packet
   netfold p4 estimate --target tofino1 --lanes 256       four pipes
+  netfold p4 estimate --target tofino2 --lanes 256       four passes through one pipe
   netfold p4 estimate --target tofino2 --ops sum,max --json";
 
 const LIST_EXAMPLES: &str = "\

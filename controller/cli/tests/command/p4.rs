@@ -26,6 +26,18 @@ fn output_is_deterministic_and_depends_on_the_profile() {
 }
 
 #[test]
+fn tofino_2_takes_256_words_in_four_passes() {
+    let printed = String::from_utf8(stdout("p4 emit --target t2na --lanes 256")).unwrap();
+    assert!(printed.contains("header pass_t {") && printed.ends_with("main;\n"));
+    let (_, lines) = run("p4 estimate --target tofino2 --lanes 256 --workers 8");
+    let line = &lines[0];
+    let found = ["pipes", "passes", "passes_last", "recirculated"].map(|key| number(line, key));
+    assert_eq!(found, [1.0, 4.0, 7.0, 3.375], "{line}");
+    let bytes = number(line, "recirculated_bytes");
+    assert!(bytes < 2.0 && number(line, "ports_for_hosts") == 1.0 / (1.0 + bytes), "{line}");
+}
+
+#[test]
 fn info_has_the_size_of_state_and_p4info_the_tables() {
     let (_, lines) = run("p4 info --slots 512");
     // Lanes of both sets, and the bookkeeping on top.
@@ -48,6 +60,9 @@ fn a_profile_that_does_not_fit_a_target_names_those_that_do() {
         ("p4 emit --target tna --profile hardware", "tna", "tofino"),
         ("p4 emit --target tna --profile tofino --ops sum,max --lanes 64", "tna", "tofino"),
         ("p4 emit --target t2na --profile tofino --owners true --lanes 72", "t2na", "tofino"),
+        ("p4 emit --target t2na --lanes 256 --slots 8192", "t2na", "tofino"),
+        ("p4 emit --target t2na --lanes 256 --owners true", "t2na", "tofino"),
+        ("p4 emit --target tna --lanes 256", "tna", "tofino"),
         ("p4 emit --target pna --profile hardware", "pna", "nic"),
         ("p4 emit --target swx --profile float", "swx", "hardware"),
         ("p4 emit --target xdp --profile half", "xdp", "hardware"),

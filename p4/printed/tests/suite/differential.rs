@@ -3,7 +3,7 @@
 
 use netfold_p4::allreduce;
 use netfold_p4::profile::{Numerics, Profile};
-use netfold_p4::tna::{Chip, print};
+use netfold_p4::tna::{Chip, print, print_in_passes};
 use netfold_wire::{LaneOp, Reason};
 
 use crate::rig::Trace;
@@ -16,6 +16,29 @@ const SEQUENCES: u64 = 2;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+}
+
+/// Programs of several passes: the words of a packet, and in how many passes.
+fn programs_in_passes() -> Vec<(String, Profile, u32)> {
+    use LaneOp::{Max, Min, Sum};
+    let few = |lane_words, ops: &[LaneOp]| Profile {
+        ops: ops.to_vec(),
+        lane_words,
+        slots: 64,
+        ..Profile::tofino()
+    };
+    let words = |lane_words| Profile { lane_words, slots: 1024, ..Profile::tofino() };
+    let list = [
+        ("256 words", words(256), 4),
+        ("352 words", words(352), 8),
+        ("16 words", few(16, &[Sum]), 2),
+        ("24 words, max", few(24, &[Max]), 3),
+        ("16 words, sum, min and max", few(16, &[Sum, Min, Max]), 2),
+        ("16 words, four queues", Profile { priorities: 4, ..few(16, &[Sum]) }, 2),
+        ("32 words, trees", Profile { hierarchy: true, ..few(32, &[Sum]) }, 4),
+    ];
+    let named = |(name, profile, passes)| (format!("{name} in {passes} passes"), profile, passes);
+    list.into_iter().map(named).collect()
 }
 
 /// The programs: what is printed differs by chip, words, operations and level.
@@ -79,32 +102,51 @@ fn programs() -> Vec<(String, Chip, Profile)> {
         .collect()
 }
 
+/// Plays sequences of each program, and prints how many packets of each reason they have.
+fn play(name: &str, profile: &Profile, passes: usize, text: &str, first: u64) -> [usize; 3] {
+    let seeds = match number("DIFF_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first..first + number("DIFF_SEQUENCES").unwrap_or(SEQUENCES),
+    };
+    let mut reasons = vec![0; Reason::ALL.len()];
+    let mut played = [0; 3];
+    for seed in seeds {
+        let trace = Trace::in_passes(profile, passes, seed, PACKETS);
+        trace.compare(text).unwrap_or_else(|difference| {
+            panic!("{name}: {difference:?}\nreplay: DIFF_SEED={seed} cargo test -p netfold-p4-printed")
+        });
+        let copies = trace.steps.iter().map(|step| step.copies.len()).sum::<usize>();
+        played.iter_mut().zip([1, trace.steps.len(), copies]).for_each(|(sum, count)| *sum += count);
+        let last = &trace.steps.last().unwrap().counters[0];
+        reasons.iter_mut().zip(last).for_each(|(sum, count)| *sum += count);
+    }
+    println!("{name}: packets by reason {reasons:?}");
+    assert!(reasons.iter().filter(|count| **count > 0).count() > 5, "{name}: {reasons:?}");
+    played
+}
+
+fn summary(played: &[[usize; 3]]) -> String {
+    let sum = |at: usize| played.iter().map(|counts| counts[at]).sum::<usize>();
+    format!("0 differences; {} sequences, {} packets in, {} out", sum(0), sum(1), sum(2))
+}
+
 #[test]
 fn printed_programs_and_the_interpreter_agree() {
-    let (mut packets, mut copies, mut sequences) = (0, 0, 0);
+    let mut played = Vec::new();
     for (at, (name, chip, profile)) in programs().into_iter().enumerate() {
         let text = print(&allreduce::program(&profile).unwrap(), chip).unwrap();
-        let first = 1000 * at as u64;
-        let seeds = match number("DIFF_SEED") {
-            Some(seed) => seed..seed + 1,
-            None => first..first + number("DIFF_SEQUENCES").unwrap_or(SEQUENCES),
-        };
-        let mut reasons = vec![0; Reason::ALL.len()];
-        for seed in seeds {
-            let trace = Trace::of(&profile, seed, PACKETS);
-            trace.compare(&text).unwrap_or_else(|difference| {
-                panic!("{name}: {difference:?}\nreplay: DIFF_SEED={seed} cargo test -p netfold-p4-printed")
-            });
-            sequences += 1;
-            packets += trace.steps.len();
-            copies += trace.steps.iter().map(|step| step.copies.len()).sum::<usize>();
-            let last = &trace.steps.last().unwrap().counters[0];
-            reasons.iter_mut().zip(last).for_each(|(sum, count)| *sum += count);
-        }
-        println!("{name}: packets by reason {reasons:?}");
-        assert!(reasons.iter().filter(|count| **count > 0).count() > 5, "{name}: {reasons:?}");
+        played.push(play(&name, &profile, 1, &text, 1000 * at as u64));
     }
-    println!(
-        "printed Tofino programs: 0 differences; {sequences} sequences, {packets} packets in, {copies} out"
-    );
+    println!("printed Tofino programs: {}", summary(&played));
+}
+
+#[test]
+fn programs_of_several_passes_and_the_interpreter_agree() {
+    let mut played = Vec::new();
+    for (at, (name, profile, passes)) in programs_in_passes().into_iter().enumerate() {
+        let program = allreduce::program(&profile).unwrap();
+        let text = print_in_passes(&program, Chip::Tofino2, passes).unwrap();
+        played.push(play(&name, &profile, passes as usize, &text, 100_000 + 1000 * at as u64));
+    }
+    println!("printed programs of several passes: {}", summary(&played));
 }

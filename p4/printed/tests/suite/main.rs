@@ -3,5 +3,6 @@
 
 mod differential;
 mod mutants;
+mod passes;
 mod rig;
 mod text;

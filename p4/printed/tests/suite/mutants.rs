@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use netfold_p4::allreduce;
 use netfold_p4::profile::{Numerics, Profile};
-use netfold_p4::tna::{Chip, print};
+use netfold_p4::tna::{Chip, print_in_passes};
 
 use netfold_p4_printed::Tofino;
 use netfold_wire::LaneOp;
@@ -65,6 +65,11 @@ const EQUAL: &[(&str, &str, &str)] = &[
 
 /// The same of programs with this name in them.
 const EQUAL_WITH: &[(&str, &str, &str, &str)] = &[
+    ("pass_t", "x_outcome", "hdr.pass.unused", "nothing reads it"),
+    ("pass_t", "shed", "meta.x_check = 255; is", "any reason but 0 keeps registers from being accessed"),
+    ("pass_t", "shed", "meta.x_version_kind", "only words are removed there"),
+    ("pass_t", "back", "meta.x_version_kind", "only words are read there"),
+    ("pass_t", "x_version", "without (0x8 &&& 0x8", "the chunk is there already"),
     (
         "x_note_end",
         "x_outcome",
@@ -117,6 +122,9 @@ const ASSIGNED: &[&str] = &[
     "x_forwarded_index",
     "x_settled_differs",
     "x_version_kind",
+    "x_pass",
+    "x_port",
+    "x_target",
     "x_bad_checksum",
     "x_counts_packets",
     "x_packets_index",
@@ -286,9 +294,10 @@ struct Found {
 }
 
 /// Plays mutants of a printed program, each until a sequence notices it: one of so many, or all.
-fn play(profile: &Profile, chip: Chip, seeds: Range<u64>, every: usize) -> Found {
-    let text = print(&allreduce::program(profile).unwrap(), chip).unwrap();
-    let traces: Vec<Trace> = seeds.map(|seed| Trace::of(profile, seed, PACKETS)).collect();
+fn play(profile: &Profile, chip: Chip, passes: u32, seeds: Range<u64>, every: usize) -> Found {
+    let text = print_in_passes(&allreduce::program(profile).unwrap(), chip, passes).unwrap();
+    let trace = |seed| Trace::in_passes(profile, passes as usize, seed, PACKETS);
+    let traces: Vec<Trace> = seeds.map(trace).collect();
     let known: Vec<Tofino> = traces.iter().map(|trace| trace.compare(&text).unwrap()).collect();
     let mut found = Found::default();
     let step = if std::env::var_os("MUTANTS").is_some_and(|which| which == "all") { 1 } else { every };
@@ -309,12 +318,14 @@ fn play(profile: &Profile, chip: Chip, seeds: Range<u64>, every: usize) -> Found
 fn every_change_of_a_printed_program_is_noticed() {
     let few = Profile { lane_words: 8, slots: 16, jobs: 4, ..Profile::tofino() };
     let programs = [
-        ("a root on Tofino 1", Chip::Tofino1, few.clone(), 12, 3),
-        ("trees on Tofino 2", Chip::Tofino2, Profile { hierarchy: true, ..few.clone() }, 30, 3),
+        ("a root on Tofino 1", Chip::Tofino1, few.clone(), 1, 12, 3),
+        ("trees on Tofino 2", Chip::Tofino2, Profile { hierarchy: true, ..few.clone() }, 1, 30, 3),
+        ("three passes on Tofino 2", Chip::Tofino2, Profile { lane_words: 24, ..few.clone() }, 3, 12, 3),
         (
             "saturating sums on Tofino 2",
             Chip::Tofino2,
             Profile { numerics: Numerics::Saturating, ..few.clone() },
+            1,
             12,
             3,
         ),
@@ -322,6 +333,7 @@ fn every_change_of_a_printed_program_is_noticed() {
             "sum, min and max on Tofino 2",
             Chip::Tofino2,
             Profile { ops: vec![LaneOp::Sum, LaneOp::Min, LaneOp::Max], ..few.clone() },
+            1,
             12,
             3,
         ),
@@ -329,13 +341,14 @@ fn every_change_of_a_printed_program_is_noticed() {
             "owners, queues, trimming and forwarding on Tofino 1",
             Chip::Tofino1,
             Profile { owners: true, priorities: 4, trim_depth: 24, transit: 4, ..few },
+            1,
             24,
             9,
         ),
     ];
-    for (name, chip, profile, sequences, every) in programs {
+    for (name, chip, profile, passes, sequences, every) in programs {
         let Found { mutants, unreached, equal, survivors } =
-            play(&profile, chip, 50_000..50_000 + sequences, every);
+            play(&profile, chip, passes, 50_000..50_000 + sequences, every);
         let noticed = mutants - unreached - equal - survivors.len();
         println!(
             "{name}: {mutants} mutants, {noticed} noticed, {equal} without effect, {unreached} reach no packet"
