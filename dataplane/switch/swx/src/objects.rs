@@ -47,7 +47,7 @@ struct Ready {
 
 enum Object {
     Cells(Vec<Ready>),
-    Lanes(Ready),
+    Lanes(Box<Ready>),
     AddLanes,
 }
 
@@ -76,7 +76,7 @@ impl Objects {
                 Does::Cells(touches) => {
                     Object::Cells(touches.iter().map(|touch| ready(touch, object)).collect::<Result<_, _>>()?)
                 }
-                Does::Lanes(touch) => Object::Lanes(ready(touch, object)?),
+                Does::Lanes(touch) => Object::Lanes(Box::new(ready(touch, object)?)),
                 Does::AddLanes => Object::AddLanes,
             })
         });
@@ -135,7 +135,8 @@ impl Externs for Objects {
                     }
                 }
             }
-            Object::Lanes(Ready { register, action, .. }) => {
+            Object::Lanes(ready) => {
+                let Ready { register, action, .. } = &mut **ready;
                 let (Some(entry), Some(lanes)) = (registers[*register].entry_mut(index), lanes()) else {
                     return;
                 };
