@@ -166,16 +166,7 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
     let (pipes, parts) = pipes(profile, chip, &limits)?;
     let entries =
         several::entries(profile.slots * 2, parts).map_err(|(construct, limit)| refusal(construct, limit))?;
-    let layout = PipeLayout {
-        program: &program,
-        chip,
-        limits: &limits,
-        words: words.div_ceil(pipes * parts),
-        parts,
-        pass_header: several::header_fields(&program, chip, parts),
-        repeats: reads_by_sum(profile, chip),
-        features: Features::of(profile),
-    };
+    let layout = PipeLayout::of(profile, &program, chip, &limits, (pipes, parts));
     let slots_max = layout.slots_max(profile);
     let Fit { registers, stages, tcam_blocks, containers } =
         fit(&layout, profile, entries, slots_max).map_err(|(construct, limit)| refusal(construct, limit))?;
@@ -222,11 +213,7 @@ pub fn estimate(profile: &Profile, chip: Chip) -> Result<Estimate, Refusal> {
         containers_of: limits.containers,
         phv_bits,
         phv_bits_of: limits.phv_bits(),
-        egress_parse_bytes: if layout.features.whole {
-            BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes()
-        } else {
-            BYTES_OUTER.max(limits.egress_parse[0])
-        },
+        egress_parse_bytes: layout.egress_parse_bytes(profile),
         egress_parse_of: limits.egress_parse,
         goodput,
         goodput_bfp16: goodput * 2.0,
@@ -458,7 +445,34 @@ struct PipeLayout<'a> {
     features: Features,
 }
 
-impl PipeLayout<'_> {
+impl<'a> PipeLayout<'a> {
+    /// The layout of a profile's program whose packets take so many pipes, and passes through each.
+    fn of(
+        profile: &Profile,
+        program: &'a Program,
+        chip: Chip,
+        limits: &'a Limits,
+        (pipes, parts): (u32, u32),
+    ) -> Self {
+        Self {
+            program,
+            chip,
+            limits,
+            words: profile.lane_words.div_ceil(pipes * parts),
+            parts,
+            pass_header: several::header_fields(program, chip, parts),
+            repeats: reads_by_sum(profile, chip),
+            features: Features::of(profile),
+        }
+    }
+
+    fn egress_parse_bytes(&self, profile: &Profile) -> u32 {
+        match self.features.whole {
+            true => BYTES_OUTER + netfold_wire::header::LEN as u32 + profile.payload_bytes(),
+            false => BYTES_OUTER.max(self.limits.egress_parse[0]),
+        }
+    }
+
     fn is_for_trees(&self) -> bool {
         allreduce::is_for_trees(self.program)
     }

@@ -59,7 +59,6 @@ impl Printer {
 
     /// Declarations, and the order of application.
     fn ingress_body(&mut self) -> Result<Vec<String>, Refusal> {
-        let harvests = !self.chip.both_halves();
         for counter in self.p().counters.clone() {
             let id = self.id("counter", counter.id);
             self.w.line(format!(
@@ -71,30 +70,7 @@ impl Printer {
         self.check_table();
         self.job_table()?;
         self.zero_table()?;
-        let admit = format!("{}.apply();", self.p().table(self.l.table).name);
-        let mut first = self.transit_table()?;
-        first.extend(["x_checks.apply();".to_string(), admit, "x_zero.apply();".into()]);
-        let mut lines = Vec::new();
-        if harvests {
-            self.resume();
-            let harvest = &self.p().metadata[usize::from(self.l.harvest.0)].name;
-            lines.push(format!("if (meta.{harvest} == 1) {{"));
-            lines.extend(
-                ["if (hdr.harvest.group == 0) {", "x_resume_port();", "} else {", "x_resume_group();", "}"]
-                    .map(String::from),
-            );
-            lines.push("} else {".into());
-            lines.append(&mut first);
-            lines.push("}".into());
-        } else if self.l.passes.is_some() {
-            let zero = first.pop();
-            lines.push("if (!hdr.pass.isValid()) {".into());
-            lines.append(&mut first);
-            lines.push("}".into());
-            lines.extend(zero);
-        } else {
-            lines.append(&mut first);
-        }
+        let mut lines = self.admission()?;
         lines.extend(self.register_tables(Registers::Front)?);
         self.w.line("@hidden");
         self.w.open("action x_compare() {");
@@ -127,6 +103,35 @@ impl Printer {
         let bare = &self.p().metadata[usize::from(self.l.bare.0)].name;
         let stripped = if self.strips_marked() { " || meta.x_stripped == 1" } else { "" };
         lines.extend([format!("if (meta.{bare} == 1{stripped}) {{"), "x_no_lanes();".into(), "}".into()]);
+        Ok(lines)
+    }
+
+    /// The application of what comes before the registers. A packet that returns has been admitted.
+    fn admission(&mut self) -> Result<Vec<String>, Refusal> {
+        let admit = format!("{}.apply();", self.p().table(self.l.table).name);
+        let mut first = self.transit_table()?;
+        first.extend(["x_checks.apply();".to_string(), admit, "x_zero.apply();".into()]);
+        let mut lines = Vec::new();
+        if !self.chip.both_halves() {
+            self.resume();
+            let harvest = &self.p().metadata[usize::from(self.l.harvest.0)].name;
+            lines.push(format!("if (meta.{harvest} == 1) {{"));
+            lines.extend(
+                ["if (hdr.harvest.group == 0) {", "x_resume_port();", "} else {", "x_resume_group();", "}"]
+                    .map(String::from),
+            );
+            lines.push("} else {".into());
+            lines.append(&mut first);
+            lines.push("}".into());
+        } else if self.l.passes.is_some() {
+            let zero = first.pop();
+            lines.push("if (!hdr.pass.isValid()) {".into());
+            lines.append(&mut first);
+            lines.push("}".into());
+            lines.extend(zero);
+        } else {
+            lines.append(&mut first);
+        }
         Ok(lines)
     }
 

@@ -331,43 +331,63 @@ fn reasons(checks: &Tree<PathState>, reason: MetaId) -> Tree<Expr> {
     )
 }
 
+/// The parts of an ingress block: see above.
+struct Shape<'a> {
+    port: LValue,
+    checking: &'a [Stmt],
+    /// The condition that there is no reason.
+    clear: &'a Expr,
+    table: TableId,
+    reason: MetaId,
+    admitted: &'a [Stmt],
+    tail: &'a [Stmt],
+}
+
+fn other_shape(what: &str) -> Refusal {
+    refusal(what, "the ingress block has the shape of the all-reduce program")
+}
+
+fn shape_of(ingress: &[Stmt]) -> Result<Shape<'_>, Refusal> {
+    let [Stmt::Assign(port, Expr::Intrinsic(Intrinsic::IngressPort)), rest @ ..] = ingress else {
+        return Err(other_shape("ingress that does not begin by taking the ingress port"));
+    };
+    let gate = rest.iter().position(applies).ok_or_else(|| other_shape("ingress without a table"))?;
+    let (checking, rest) = rest.split_at(gate);
+    let [Stmt::If(clear, first, none), tail @ ..] = rest else {
+        return Err(other_shape("a table without a condition"));
+    };
+    let [Stmt::Apply(table), Stmt::If(again, admitted, otherwise)] = &first[..] else {
+        return Err(other_shape("statements around the first table"));
+    };
+    let reason = tested_for_zero(clear).ok_or_else(|| other_shape("a table without a reason"))?;
+    if again != clear || !none.is_empty() || !otherwise.is_empty() {
+        return Err(other_shape("statements beside the admitted block"));
+    }
+    Ok(Shape { port: *port, checking, clear, table: *table, reason, admitted, tail })
+}
+
 impl Lowering {
     fn lower(mut self, check: MetaId, harvest: MetaId, passes: u32) -> Result<Lowered, Refusal> {
-        let shape = |what: &str| refusal(what, "the ingress block has the shape of the all-reduce program");
         let (mut ingress, transit) = without_transit(&self.program.ingress);
         let queues = without_queues(&mut ingress);
         let queues = queues.map(|stmt| self.walk(&[&stmt], PathState::new())).transpose()?;
-        let [Stmt::Assign(port, Expr::Intrinsic(Intrinsic::IngressPort)), rest @ ..] = &ingress[..] else {
-            return Err(shape("ingress that does not begin by taking the ingress port"));
-        };
-        let gate = rest.iter().position(applies).ok_or_else(|| shape("ingress without a table"))?;
-        let (checking, rest) = rest.split_at(gate);
-        let [Stmt::If(clear, first, none), tail @ ..] = rest else {
-            return Err(shape("a table without a condition"));
-        };
-        let [Stmt::Apply(table), Stmt::If(again, admitted, otherwise)] = &first[..] else {
-            return Err(shape("statements around the first table"));
-        };
-        let reason = tested_for_zero(clear).ok_or_else(|| shape("a table without a reason"))?;
-        if again != clear || !none.is_empty() || !otherwise.is_empty() {
-            return Err(shape("statements beside the admitted block"));
-        }
+        let Shape { port, checking, clear, table, reason, admitted, tail } = shape_of(&ingress)?;
         let mut start = PathState::new();
-        start.set(*port, Expr::Intrinsic(Intrinsic::IngressPort));
+        start.set(port, Expr::Intrinsic(Intrinsic::IngressPort));
         let checks = self.walk(&refs(checking), start.clone())?;
         if checks.leaves().iter().any(|path| !path.touches.is_empty() || path.values.len() > 2) {
-            return Err(shape("checks that do more than set a reason"));
+            return Err(other_shape("checks that do more than set a reason"));
         }
         let checks = reasons(&checks, reason);
         let (index, offset, front, mut compare, behind) = self.admitted(admitted)?;
-        self.check_actions(*table)?;
+        self.check_actions(table)?;
         let behind = signs::in_block(&behind, &mut self.program, &mut self.signs);
         compare.extend(self.signs.iter().cloned());
         self.find_output_comparisons(&behind)?;
-        let given = self.given(*table);
+        let given = self.given(table);
         let failed = self.as_not_applied(&given, reason, check);
         let passed = Expr::Meta(check).eq(Expr::Const(0, 8));
-        let within = |block| self.within(clear, *table, reason, block);
+        let within = |block| self.within(clear, table, reason, block);
         self.set_path_flags(&mut start);
         let mut fronts = vec![Stmt::If(passed.clone(), within(front), vec![])];
         let among = |admitted: Vec<Stmt>| -> Vec<Stmt> {
@@ -382,15 +402,13 @@ impl Lowering {
         let paths = self.walk(&refs(&all), start.clone())?;
         let copies = self.copies(&front, &paths);
         let several = (passes > 1).then(|| -> Result<_, Refusal> {
-            let spared = others_of(&self.program, *table, reason).into_iter().map(|place| self.zero(place));
-            let behind: Vec<Stmt> = spared.chain(behind).chain(tail.iter().cloned()).collect();
-            let admitted = self.walk(&refs(&behind), start.clone())?;
-            let refused = self.walk(&refs(&among(vec![])), start)?;
-            Ok((admitted, refused, passed.clone().both(clear.clone())))
+            let behind = self.spared(table, reason).chain(behind).chain(tail.iter().cloned());
+            let admitted = self.walk(&refs(&behind.collect::<Vec<_>>()), start.clone())?;
+            Ok((admitted, self.walk(&refs(&among(vec![])), start)?))
         });
         let several = several.transpose()?;
-        let refusing = others_of(&self.program, *table, reason).into_iter();
-        let refusing = refusing.chain([LValue::Meta(reason)]).collect();
+        let refusing = others_of(&self.program, table, reason);
+        let refusing = refusing.into_iter().chain([LValue::Meta(reason)]).collect();
         let mut lowered = Lowered {
             comparisons: self.comparisons,
             copies,
@@ -401,7 +419,7 @@ impl Lowering {
             harvest,
             index,
             offset,
-            table: *table,
+            table,
             given,
             refusing,
             checks,
@@ -414,8 +432,8 @@ impl Lowering {
             passes: None,
             program: self.program,
         };
-        if let Some((admitted, refused, passed)) = several {
-            lowered.in_passes(passes, &admitted, refused, &passed)?;
+        if let Some((admitted, refused)) = several {
+            lowered.in_passes(passes, &admitted, refused, &passed.both(clear.clone()))?;
         }
         Ok(lowered)
     }
@@ -429,8 +447,11 @@ impl Lowering {
 
     /// A block for admitted packets, for which variables are not set that only actions set which also set a reason.
     fn within(&self, clear: &Expr, table: TableId, reason: MetaId, block: Vec<Stmt>) -> Vec<Stmt> {
-        let spared = others_of(&self.program, table, reason).into_iter().map(|place| self.zero(place));
-        vec![Stmt::If(clear.clone(), spared.chain(block).collect(), vec![])]
+        vec![Stmt::If(clear.clone(), self.spared(table, reason).chain(block).collect(), vec![])]
+    }
+
+    fn spared(&self, table: TableId, reason: MetaId) -> impl Iterator<Item = Stmt> + '_ {
+        others_of(&self.program, table, reason).into_iter().map(|place| self.zero(place))
     }
 
     fn zero(&self, place: LValue) -> Stmt {

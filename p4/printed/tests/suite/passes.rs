@@ -70,7 +70,7 @@ fn is_bare(position: u32, rank: usize) -> bool {
 }
 
 fn exponent(rank: usize, chunk: u32) -> u8 {
-    (chunk.wrapping_mul(37) ^ rank as u32 * 91) as u8
+    chunk.wrapping_mul(37).wrapping_add(rank as u32 * 91) as u8
 }
 
 fn endpoint(port: u16) -> Endpoint {
@@ -290,7 +290,7 @@ impl Rig {
         let done = &mut self.workers[rank].done;
         // A slot's next position follows the result of the one before.
         for slot in 0..WINDOW as usize {
-            let last = done.iter().skip(slot).step_by(WINDOW as usize).last();
+            let last = done.iter().skip(slot).step_by(WINDOW as usize).next_back();
             if last.is_none_or(|done| *done) && done.len() % WINDOW as usize == slot {
                 done.push(false);
             }
