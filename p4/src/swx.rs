@@ -97,7 +97,7 @@ pub struct WithObjects {
 ///
 /// # Errors
 ///
-/// As [`print`].
+/// As [`print()`].
 pub fn print_with_objects(program: &Program) -> Result<WithObjects, PrintError> {
     check(program)?;
     let mut printer = Printer::new(program, Some(Vec::new()));
