@@ -1,7 +1,7 @@
 //! DPDK's software pipeline as the engine of switches, and as network cards below switches.
 
 use netfold_p4::allreduce;
-use netfold_p4::profile::Profile;
+use netfold_p4::profile::{Numerics, Profile};
 use netfold_p4_runtime::p4info;
 use netfold_southbound::p4runtime::{Client, ClientConfig};
 
@@ -48,14 +48,14 @@ fn the_engine_runs_what_a_p4runtime_controller_sets() {
     let mut switch = Process::start(arguments);
     let client = Client::connect(text(&switch.event("listening"), "p4runtime"), ClientConfig::default());
     let client = client.unwrap();
-    let set = |lane_words| {
-        let program = allreduce::program(&Profile::software(lane_words)).unwrap();
+    let set = |profile: Profile| {
+        let program = allreduce::program(&profile).unwrap();
         client.set_pipeline(p4info(&program).unwrap(), program.to_json().into_bytes())
     };
-    set(64).unwrap();
-    set(352).unwrap();
-    let refused = set(4096).unwrap_err().to_string();
-    assert!(refused.contains("a pipeline has 64"), "{refused}");
+    set(Profile::software(64)).unwrap();
+    set(Profile::software(352)).unwrap();
+    let refused = set(Profile::software_with(64, Numerics::Saturating)).unwrap_err().to_string();
+    assert!(refused.contains("swx cannot run this program: a condition on several lanes"), "{refused}");
     assert!(client.pipeline().unwrap().is_some(), "the one before stays");
     switch.signal("INT");
     assert!(switch.wait().success());
