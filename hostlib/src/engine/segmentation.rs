@@ -4,7 +4,8 @@
 //! frame that is too long, and drops it. Single datagrams arrive. The sender sees losses among nearly all datagrams that were sent in a
 //! batch, and among none that were sent singly, as all are when a timer has expired; a straggler or a lossy network affects both. So GSO is disabled where batches get no
 //! results several times in a row while single datagrams do. If that helped, GSO is tried again after many results, and after
-//! more of them each time; if it did not, GSO was not the cause.
+//! more of them each time. If it did not for longer, GSO was not the cause, and is enabled again. A straggler can lead to that conclusion by
+//! mistake, so that the next attempt is allowed soon, and later each time.
 
 use crate::streams::BatchStats;
 
@@ -14,7 +15,11 @@ const SAMPLE_MIN: u64 = 16;
 const BAD_RATIO: u64 = 4;
 /// Consecutive bad samples after which the setting changes.
 const BAD_SAMPLES: u32 = 2;
-/// Results until the other setting is tried again, at first and at most.
+/// Consecutive bad samples of datagrams sent singly after which GSO is taken not to be the cause: more, because a straggler at that time causes some.
+const BAD_SAMPLES_SINGLY: u32 = 8;
+/// Results until GSO may be disabled again after it was taken not to be the cause, at first; twice as many each time.
+const RETRY_SINGLY_AFTER_RESULTS: u64 = 256;
+/// Results until GSO is tried again, at first, and most results of both.
 const RETRY_AFTER_RESULTS: u64 = 1 << 16;
 const RETRY_AFTER_RESULTS_MAX: u64 = 1 << 24;
 
@@ -27,8 +32,10 @@ pub(super) struct Segmentation {
     bad_samples: u32,
     /// Results from which on the setting may change.
     until: u64,
-    /// What is added to that the next time.
+    /// What is added to that the next time that GSO is disabled.
     retry_after: u64,
+    /// And the next time that it is taken not to be the cause.
+    retry_singly_after: u64,
 }
 
 impl Segmentation {
@@ -40,6 +47,7 @@ impl Segmentation {
             bad_samples: 0,
             until: 0,
             retry_after: RETRY_AFTER_RESULTS,
+            retry_singly_after: RETRY_SINGLY_AFTER_RESULTS,
         }
     }
 
@@ -59,14 +67,16 @@ impl Segmentation {
         let bad = together * BAD_RATIO < results.min(sent_together);
         self.bad_samples = if bad { self.bad_samples + 1 } else { 0 };
         self.last = now;
-        let (bad, over) = (self.bad_samples >= BAD_SAMPLES, now.results >= self.until);
+        let needed = if self.allowed { BAD_SAMPLES } else { BAD_SAMPLES_SINGLY };
+        let (bad, over) = (self.bad_samples >= needed, now.results >= self.until);
         let change = if self.allowed { bad && over } else { bad || over };
         if !change {
             return None;
         }
         if self.allowed || bad {
-            self.until = now.results + self.retry_after;
-            self.retry_after = (self.retry_after * 2).min(RETRY_AFTER_RESULTS_MAX);
+            let after = if self.allowed { &mut self.retry_after } else { &mut self.retry_singly_after };
+            self.until = now.results + *after;
+            *after = (*after * 2).min(RETRY_AFTER_RESULTS_MAX);
         }
         self.bad_samples = 0;
         self.allowed = !self.allowed;
@@ -129,12 +139,28 @@ mod tests {
     }
 
     #[test]
-    fn gso_that_is_not_the_cause_is_enabled_again_at_once() {
+    fn gso_that_is_not_the_cause_is_enabled_again_and_disabled_ever_more_rarely() {
+        let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
+        let mut retry_after = RETRY_SINGLY_AFTER_RESULTS;
+        assert_eq!(run(&mut segmentation, &mut at, 100, 0), Some(false));
+        for _ in 0..12 {
+            let start = at.results;
+            assert_eq!(run(&mut segmentation, &mut at, 1 << 24, 0), Some(true));
+            assert_eq!(at.results - start, u64::from(BAD_SAMPLES_SINGLY) * SAMPLE_MIN);
+            let start = at.results;
+            assert_eq!(run(&mut segmentation, &mut at, 1 << 24, 0), Some(false));
+            assert!(at.results - start >= retry_after, "{} and not {retry_after}", at.results - start);
+            retry_after *= 2;
+        }
+    }
+
+    #[test]
+    fn a_straggler_while_datagrams_are_sent_singly_does_not_show_that_gso_is_not_the_cause() {
         let (mut segmentation, mut at) = (Segmentation::new(), BatchStats::default());
         assert_eq!(run(&mut segmentation, &mut at, 100, 0), Some(false));
-        assert_eq!(run(&mut segmentation, &mut at, 100, 0), Some(true));
-        let start = at.results;
-        assert_eq!(run(&mut segmentation, &mut at, 1 << 24, 0), Some(false));
-        assert!(at.results - start >= RETRY_AFTER_RESULTS * 2, "{}", at.results - start);
+        let bad = (u64::from(BAD_SAMPLES_SINGLY) - 1) * SAMPLE_MIN;
+        assert_eq!(run(&mut segmentation, &mut at, bad, 0), None);
+        assert_eq!(run(&mut segmentation, &mut at, 100, 8), None);
+        assert!(!segmentation.is_allowed());
     }
 }

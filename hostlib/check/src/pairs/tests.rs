@@ -184,6 +184,10 @@ fn under_spines(policy: u8, limit_ms: u32) -> (Vec<RankReport>, Vec<Finding>) {
     let run = |words: String| command(&words).unwrap();
     for router in spines.iter().chain(&leaves) {
         run(format!("ip netns exec {router} sysctl -q -w {forwarding}"));
+        // Older kernels have one limit for all namespaces, which these cannot set.
+        run(format!(
+            "ip netns exec {router} sysctl -q -e -w net.ipv4.icmp_msgs_per_sec=100000 net.ipv4.icmp_msgs_burst=1000"
+        ));
     }
     let link =
         |(below, lower): (&str, &str), (above, upper): (&str, &str), (device, port): (String, String)| {

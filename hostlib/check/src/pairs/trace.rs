@@ -2,8 +2,8 @@
 //!
 //! From each of several UDP ports a request is sent that ends at the first router, at the second, and so on: each reports it by ICMP. A router chooses among
 //! equal paths by the ports, so that the routers of different ports show the paths; so many there are at least. Routers that report nothing, bridges, and
-//! parallel links to the same address are not seen. Linux sends a host 6 reports at once and then one a second (`net.ipv4.icmp_ratelimit`): a few ports
-//! are asked for first, and the others only where these do not all pass the same router.
+//! parallel links to the same address are not seen. Linux sends a host 6 reports at once and then one a second (`net.ipv4.icmp_ratelimit`): as many ports
+//! are asked for first, and the others after them, for one router of two is that of 6 ports in one of 32 cases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -105,7 +105,7 @@ pub(super) fn trace(probe: &Probe<'_>) -> io::Result<Trace> {
         tracing.hops.0.push(BTreeMap::new());
         tracing.ask(hop, 0..FIRST)?;
         let at = usize::from(hop) - 1;
-        if tracing.arrived.is_none() && !tracing.hops.is_single(at) && !tracing.hops.0[at].is_empty() {
+        if tracing.arrived.is_none() && !tracing.hops.0[at].is_empty() {
             tracing.ask(hop, FIRST..usize::from(PORTS))?;
         }
         if let Some(arrived) = tracing.arrived {
