@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::process;
+use crate::{lint, metadata, process, tree};
 
 /// A program with tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +51,21 @@ pub(crate) struct Finished {
     pub(crate) problem: Option<anyhow::Error>,
 }
 
-/// Builds all test executables by `cargo test --no-run` with these arguments.
-pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Executable>> {
+/// Builds all test executables by `cargo test --no-run` with these arguments; linted, by clippy's driver, and benchmarks as well.
+pub(crate) fn build(arguments: &[&str], linted: bool) -> Result<Vec<Executable>> {
+    let executables = build_some(arguments, linted)?;
+    if linted {
+        build_some(&[arguments, &["--benches"]].concat(), linted)?;
+    }
+    Ok(executables)
+}
+
+fn build_some(arguments: &[&str], linted: bool) -> Result<Vec<Executable>> {
     let mut command = process::cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
     command.args(arguments);
+    if linted {
+        command.envs(lint::as_clippy()?);
+    }
     let line = process::show(&command);
     let started = Instant::now();
     let mut child =
@@ -69,6 +80,23 @@ pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Executable>> {
         bail!("`{line}` has built no test executable");
     }
     Ok(executables)
+}
+
+/// The examples of the documentation, run by a copy of this program, since cargo replaces its file when it builds it for tests.
+pub(crate) fn documentation(linted: bool) -> Result<Executable> {
+    let program = metadata::target_folder()?.join("xtask-copy");
+    // It need not be there, and may still run.
+    let _ = fs::remove_file(&program);
+    let copied = fs::copy("/proc/self/exe", &program);
+    copied.with_context(|| format!("cannot copy this program to {}", program.display()))?;
+    let arguments = std::iter::once("documentation").chain(linted.then_some("--lint"));
+    Ok(Executable {
+        name: "documentation tests".into(),
+        package: tree::root().to_owned(),
+        program,
+        emulator: None,
+        arguments: arguments.map(String::from).collect(),
+    })
 }
 
 /// The test executable that a message of cargo's names, if any.

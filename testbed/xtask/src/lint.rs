@@ -1,9 +1,10 @@
 //! Formatting, clippy, documentation, and what is checked of dependencies.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::packages;
 use crate::process::{self, cargo, heading};
@@ -15,14 +16,23 @@ pub(crate) fn run() -> Result<()> {
     let workspace = packages::workspace();
     let (mut clippy, mut doc) = (cargo(&["clippy", "--all-targets"]), cargo(&["doc", "--no-deps"]));
     clippy.args(&workspace).args(["--", "-D", "warnings"]);
-    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings").envs(as_clippy().into_iter().flatten());
-    let mut steps = vec![
-        cargo(&["fmt", "--all", "--check"]),
-        cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]),
-        clippy,
-        doc,
-    ];
+    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings").envs(as_clippy()?);
+    let mut steps = formatting();
+    steps.extend([clippy, doc]);
     steps.extend(dependencies());
+    run_steps(steps)
+}
+
+/// Runs what needs no build. `cargo xtask test --lint` does the rest.
+pub(crate) fn run_without_build() -> Result<()> {
+    heading("format, dependencies");
+    components()?;
+    let mut steps = formatting();
+    steps.extend(dependencies());
+    run_steps(steps)
+}
+
+fn run_steps(steps: Vec<Command>) -> Result<()> {
     let problems: Vec<_> = steps.into_iter().filter_map(|mut step| process::run(&mut step).err()).collect();
     for problem in &problems {
         println!("{problem:#}");
@@ -30,14 +40,32 @@ pub(crate) fn run() -> Result<()> {
     if problems.is_empty() { Ok(()) } else { bail!("{} lint steps failed", problems.len()) }
 }
 
-/// What cargo-clippy sets for cargo: with it, rustdoc takes what clippy has made of the workspace's crates, and cargo does not check them once
-/// more.
-fn as_clippy() -> Option<[(&'static str, std::ffi::OsString); 2]> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
-    let driver = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()).join("bin/clippy-driver");
+fn formatting() -> Vec<Command> {
+    vec![
+        cargo(&["fmt", "--all", "--check"]),
+        cargo(&["fmt", "--manifest-path", "testbed/fuzz/Cargo.toml", "--check"]),
+    ]
+}
+
+/// What cargo-clippy sets for cargo, with warnings denied. With it cargo has clippy's driver compile the crates of the workspace: what is built is linted in the same pass, and
+/// rustdoc takes what clippy has made.
+///
+/// # Errors
+///
+/// If the toolchain has no clippy.
+pub(crate) fn as_clippy() -> Result<[(&'static str, OsString); 2]> {
+    let driver = of_toolchain("clippy-driver")
+        .context("the toolchain has no clippy: run `rustup component add clippy`")?;
     let separator = "__CLIPPY_HACKERY__";
     let arguments = format!("-D{separator}warnings{separator}");
-    driver.is_file().then(|| [("RUSTC_WORKSPACE_WRAPPER", driver.into()), ("CLIPPY_ARGS", arguments.into())])
+    Ok([("RUSTC_WORKSPACE_WRAPPER", driver.into()), ("CLIPPY_ARGS", arguments.into())])
+}
+
+/// A program of the toolchain, if there is one.
+pub(crate) fn of_toolchain(program: &str) -> Option<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()).join("bin").join(program);
+    path.is_file().then_some(path)
 }
 
 /// The checks of deny.toml, without the network: advisories only where their database was fetched before.

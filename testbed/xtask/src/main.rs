@@ -1,7 +1,8 @@
-//! Netfold's development tasks. CI runs `cargo xtask setup`, `lint`, `release --check` and `test`, as people do.
+//! Netfold's development tasks. CI runs `cargo xtask setup`, `release --check` and `test --lint`, as people do.
 
 mod aarch64;
 mod clients;
+mod documentation;
 mod executables;
 mod fuzz;
 mod install;
@@ -38,6 +39,8 @@ enum Task {
     Setup,
     /// Run every test, a bounded fuzz run and `tidy`; end with a total
     Test(test::Arguments),
+    /// Run the examples of the documentation, as `test` does
+    Documentation(documentation::Arguments),
     /// Formatting, clippy and documentation, warnings denied
     Lint,
     /// Run the fuzz targets for a bounded time each
@@ -62,14 +65,18 @@ enum Task {
     Clients,
     /// Build for 64-bit Arm, and run the tests of kernels, formats, switch and protocol in an emulator
     Aarch64(aarch64::Arguments),
-    /// What CI runs: `setup`, `lint`, `release --check`, `aarch64 --reductions`, then `test`
+    /// What CI runs: `setup`, `release --check`, `aarch64 --reductions`, then `test --lint`, with all that `lint` checks
     Ci,
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = documentation::stand_in() {
+        return code;
+    }
     let done = match Arguments::parse().task {
         Task::Setup => packages::setup(),
         Task::Test(arguments) => test::run(&arguments),
+        Task::Documentation(arguments) => documentation::run(arguments),
         Task::Lint => lint::run(),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Loom => sanitize::loom(),
@@ -83,10 +90,11 @@ fn main() -> ExitCode {
         Task::Clients => clients::run(),
         Task::Aarch64(arguments) => aarch64::run(arguments),
         Task::Ci => {
-            let checked = packages::setup().and_then(|()| lint::run()).and_then(|()| release::check());
+            let checked =
+                packages::setup().and_then(|()| lint::run_without_build()).and_then(|()| release::check());
             let emulated =
                 checked.and_then(|()| aarch64::run(aarch64::Arguments { kernels: false, reductions: true }));
-            emulated.and_then(|()| test::run(&test::Arguments::default()))
+            emulated.and_then(|()| test::run(&test::Arguments::of_ci()))
         }
     };
     match done {

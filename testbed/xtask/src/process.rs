@@ -1,6 +1,5 @@
 //! Running other programs: what is run is shown first, and a failure names it.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -83,24 +82,6 @@ impl Running {
         let status = self.child.wait()?;
         finish(&self.line, status, self.started)
     }
-}
-
-/// Runs a program to its end; each line of its standard output is shown and then handed over.
-pub(crate) fn run_reading(command: &mut Command, mut line_read: impl FnMut(&str)) -> Result<()> {
-    let line = show(command);
-    let started = Instant::now();
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
-    let output = child.stdout.take().context("standard output was piped")?;
-    let mut terminal = std::io::stdout();
-    let mut bytes = Vec::new();
-    let mut reader = BufReader::new(output);
-    while reader.read_until(b'\n', &mut bytes)? > 0 {
-        terminal.write_all(&bytes)?;
-        line_read(String::from_utf8_lossy(&bytes).trim_end());
-        bytes.clear();
-    }
-    finish(&line, child.wait()?, started)
 }
 
 /// Whether a program of that name can be started and succeeds; its output is thrown away.

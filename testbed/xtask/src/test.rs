@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::process::{cargo, heading, run_reading};
+use crate::process::heading;
 use crate::{clients, executables, fuzz, metadata, packages, tidy};
 
 /// Run every test, a bounded fuzz run and `tidy`; end with a total
@@ -21,12 +21,22 @@ pub(crate) struct Arguments {
     /// Test executables to run at a time; by default one more than there are processors, since most of them wait most of the time
     #[arg(long)]
     jobs: Option<usize>,
+    /// Have clippy and rustdoc check what is built, with warnings denied
+    #[arg(long)]
+    lint: bool,
     /// Run the full numbers of seeds and cases, and simulate every experiment again
     #[arg(long)]
     long: bool,
     /// First seed of the simulations; 0 unless given, so that every run plays the same. Property tests draw new seeds in every run
     #[arg(long, value_name = "SEED")]
     first_seed: Option<u64>,
+}
+
+impl Arguments {
+    /// What CI runs.
+    pub(crate) fn of_ci() -> Self {
+        Self { lint: true, ..Self::default() }
+    }
 }
 
 /// What the summaries of all test programs add up to.
@@ -50,8 +60,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let interpreters = thread::spawn(clients::interpreters);
     let workspace = packages::workspace();
     let mut times = Vec::new();
-    match executables::build(&workspace) {
-        Ok(executables) => {
+    let documentation = executables::documentation(arguments.lint)?;
+    match executables::build(&workspace, arguments.lint) {
+        Ok(mut executables) => {
+            executables.push(documentation);
             let logs = metadata::target_folder()?.join("test-logs");
             let jobs = arguments.jobs.unwrap_or_else(jobs);
             let interpreters =
@@ -68,10 +80,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
         Err(problem) => problems.push(problem),
     }
-
-    heading("documentation tests");
-    let mut documentation = cargo(&["test", "--doc", "--no-fail-fast"]);
-    problems.extend(run_reading(documentation.args(&workspace), |line| total.add(line)).err());
 
     if let Some(fuzzers) = fuzzers {
         let seconds = arguments.fuzz_seconds.unwrap_or(if arguments.long { 60 } else { fuzz::SECONDS });

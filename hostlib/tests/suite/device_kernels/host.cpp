@@ -1,6 +1,7 @@
 // The device's kernels for a processor: what of CUDA C++ they use, and a launch that executes the threads of each warp in lockstep between exchanges.
 
 #include <cmath>
+#include <csetjmp>
 #include <cstring>
 #include <ucontext.h>
 
@@ -40,10 +41,12 @@ static double __uint2double_rn(unsigned value) { return (double)value; }
 static int __float2int_rd(float value) { return (int)floorf(value); }
 static int __float2int_rn(float value) { return (int)rintf(value); }
 
-// The threads of a warp, which take turns.
+// The threads of a warp, which take turns. Each has a stack of its own, and executes one warp after the other there: a context is made once, and left and
+// entered by jumps, which need no system call.
 struct Warp {
-    ucontext_t scheduler, threads[32];
-    bool finished[32];
+    ucontext_t contexts[32];
+    jmp_buf scheduler, threads[32];
+    bool started[32], finished[32];
     // What each has given to an exchange; two, since a thread may be one exchange ahead.
     unsigned exchanged[2][32], exchanges[32];
     char stacks[32][64 << 10];
@@ -51,11 +54,17 @@ struct Warp {
 
 static thread_local Warp warp;
 
+__attribute__((noinline)) static void leave(unsigned lane)
+{
+    if (!_setjmp(warp.threads[lane]))
+        _longjmp(warp.scheduler, 1);
+}
+
 static unsigned __shfl_xor_sync(unsigned, unsigned value, unsigned apart)
 {
     unsigned lane = threadIdx.x % 32, round = warp.exchanges[lane]++ % 2;
     warp.exchanged[round][lane] = value;
-    swapcontext(&warp.threads[lane], &warp.scheduler);
+    leave(lane);
     return warp.exchanged[round][lane ^ apart];
 }
 
@@ -67,8 +76,26 @@ static thread_local Args arguments;
 static void run_thread()
 {
     unsigned lane = threadIdx.x % 32;
-    launched(arguments);
-    warp.finished[lane] = true;
+    for (;;) {
+        launched(arguments);
+        warp.finished[lane] = true;
+        leave(lane);
+    }
+}
+
+__attribute__((noinline)) static void enter(unsigned lane)
+{
+    if (_setjmp(warp.scheduler))
+        return;
+    if (warp.started[lane])
+        _longjmp(warp.threads[lane], 1);
+    warp.started[lane] = true;
+    ucontext_t &context = warp.contexts[lane];
+    getcontext(&context);
+    context.uc_stack.ss_sp = warp.stacks[lane];
+    context.uc_stack.ss_size = sizeof warp.stacks[lane];
+    makecontext(&context, run_thread, 0);
+    setcontext(&context);
 }
 
 static void run_warp(unsigned first)
@@ -76,12 +103,6 @@ static void run_warp(unsigned first)
     for (unsigned lane = 0; lane < 32; lane++) {
         warp.finished[lane] = false;
         warp.exchanges[lane] = 0;
-        ucontext_t &context = warp.threads[lane];
-        getcontext(&context);
-        context.uc_stack.ss_sp = warp.stacks[lane];
-        context.uc_stack.ss_size = sizeof warp.stacks[lane];
-        context.uc_link = &warp.scheduler;
-        makecontext(&context, run_thread, 0);
     }
     for (bool runs = true; runs;) {
         runs = false;
@@ -90,7 +111,7 @@ static void run_warp(unsigned first)
                 continue;
             runs = true;
             threadIdx.x = first + lane;
-            swapcontext(&warp.scheduler, &warp.threads[lane]);
+            enter(lane);
         }
     }
 }
