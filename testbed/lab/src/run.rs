@@ -8,9 +8,15 @@
 mod bmv2;
 mod fabric;
 mod kernel;
+mod late;
+mod layout;
+mod members;
 mod p4runtime;
+mod partial;
 mod picture;
+mod ports;
 mod raw;
+mod refusal;
 mod remote;
 mod software;
 pub mod trim;
@@ -19,25 +25,28 @@ mod veth;
 
 pub use fabric::{Carrier, Counted};
 pub use picture::picture;
+pub use refusal::Refusal;
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use netfold::{Builder, Collective, Communicator, GroupKey, Mode};
+use netfold::{Collective, Extent, Mode, Tolerance};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::DriverError;
-use netfold_controller::tree::{InstallError, Installed, Shape, TreeError, TreePlan, install};
+use netfold_controller::tree::{InstallError, Shape, TreeError, TreePlan};
 use netfold_io::fault::Faults;
-use netfold_io::{Authenticated, IoError, PacketIo, PortId, vacant_address};
+use netfold_io::{Authenticated, IoError, PacketIo, PortId};
 use netfold_p4::interpret::InterpretError;
 use netfold_p4::profile::{Numerics, ProfileError};
-use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters};
-use netfold_wire::{JobKeys, Reason, header};
+use netfold_switch::QueuesCounters;
+use netfold_switch::queue::{PortConfig, QueueConfigError, QueueCounters, QueueName};
+use netfold_wire::{JobKeys, Reason};
 
 use fabric::Fabric;
-use values::{Path, Tensors, Value};
+use layout::Placed;
+use members::{Failure, Members};
 
 /// What the switches are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +137,7 @@ pub struct RunConfig {
     pub carrier: Carrier,
     /// Lanes of a packet in bytes.
     pub payload_bytes: u32,
-    /// Slots of the job at every switch, a power of two: the window.
+    /// Slots of the job at every switch, and of each of its groups, for each class; a power of two: the window.
     pub slots: u32,
     /// Time without progress after which a worker gives up.
     pub stall_timeout: Duration,
@@ -143,6 +152,26 @@ pub struct RunConfig {
     pub confidential: bool,
     /// Whether its packets are authenticated. Software switches only, in this process.
     pub authenticated: bool,
+    /// Process groups of the job, of the ranks with equal number modulo this; 0 for none.
+    pub groups: u16,
+    /// Classes of operations, a power of two.
+    pub classes: u8,
+    /// How many contributions sums may lack. If any, a rank at a switch with others is late with one contribution of each operation, and they close its slot.
+    pub tolerance: Tolerance,
+}
+
+impl RunConfig {
+    /// Elements of a tensor of so many ranks: a multiple of their number where each has a part.
+    fn elements_of(&self, ranks: usize) -> usize {
+        let info = self.collective.info();
+        let parts = [info.input, info.output].contains(&Extent::CountPerRank);
+        if parts { self.elements - self.elements % ranks } else { self.elements }
+    }
+
+    /// The switch of each worker's end: those of the job, then those of groups.
+    fn leaves(&self) -> Vec<usize> {
+        self.shape.workers.repeat(1 + usize::from(self.groups > 0))
+    }
 }
 
 /// Why there was no run, or no end of it.
@@ -163,6 +192,9 @@ pub enum RunError {
         /// Numerics that the mode needs.
         numerics: Numerics,
     },
+    /// Such switches, or packet I/O, do not do what the run is to have.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// Keys of packets are not given to such switches here.
     #[error("{0} switches do not authenticate packets here: choose software or interpreter")]
     Authenticated(SwitchKind),
@@ -264,6 +296,11 @@ pub enum RunError {
         #[source]
         source: netfold::Error,
     },
+    /// The ranks have not closed the slot of a late contribution.
+    #[error(
+        "no slot was closed, although ranks were late with contributions; this is a bug, please report it"
+    )]
+    NotClosed,
     /// A worker panicked.
     #[error("rank {rank} panicked; this is a bug, please report it")]
     WorkerPanicked {
@@ -272,15 +309,27 @@ pub enum RunError {
     },
 }
 
-/// One collective operation of all workers.
+/// One collective operation of all workers in each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Round {
+    /// Operations.
+    pub operations: u64,
     /// Time of the slowest worker.
     pub elapsed: Duration,
     /// Elements compared, over all workers.
     pub checked: u64,
     /// Of those, elements that were not what they must be.
     pub wrong: u64,
+}
+
+impl Round {
+    /// Adds what others did at the same time.
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+    }
 }
 
 /// What one switch did.
@@ -304,12 +353,14 @@ pub struct SwitchReport {
     pub dropped: Vec<(&'static str, u64)>,
     /// What the queues of its port to its parent counted, together; where there are any.
     pub uplink: Option<QueueCounters>,
+    /// The queues of a port that packets were in, of the port with most; where queues are counted.
+    pub queues: Option<usize>,
     /// Bytes of datagrams that it received and sent, where they are counted.
     pub bytes: Option<(u64, u64)>,
 }
 
-/// What a run came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a run came to, groups included.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunOutcome {
     /// Packets that workers sent, resends included.
     pub sent: u64,
@@ -319,6 +370,12 @@ pub struct RunOutcome {
     pub results: u64,
     /// Of those, results whose sum had left the range, and which were asked for once more.
     pub saturated: u64,
+    /// Slots that CLOSE completed, at one or more switches.
+    pub closed: u64,
+    /// Chunks whose result lacks contributions.
+    pub partial: u64,
+    /// Contributions that results lack, of all ranks.
+    pub left_out: u64,
     /// What each switch did.
     pub switches: Vec<SwitchReport>,
 }
@@ -329,33 +386,14 @@ pub fn abandon() {
     netfold_testkit::namespace::remove_of(|owner| owner == std::process::id());
 }
 
-/// Connects the workers, by rank. Those of a confidential job meet on this machine, to agree on their keys.
-fn connect(builders: Vec<Builder>, confidential: bool) -> Result<Vec<Communicator>, RunError> {
-    let failed = |rank| move |source| RunError::Worker { rank, source };
-    let ranked = (0..).zip(builders);
-    if !confidential {
-        return ranked.map(|(rank, builder)| builder.connect().map_err(failed(rank))).collect();
-    }
-    let key = GroupKey::generate().map_err(|error| failed(0)(error.into()))?;
-    let at = vacant_address().map_err(RunError::Meeting)?;
-    std::thread::scope(|scope| {
-        let connect = |(rank, builder): (u16, Builder)| {
-            let builder = builder.job("run").confidential(key.clone()).shared_memory(false).fall_back(false);
-            let builder = builder.rendezvous(at).map_err(failed(rank));
-            scope.spawn(move || builder?.connect().map_err(failed(rank)))
-        };
-        let connecting: Vec<_> = ranked.map(connect).collect();
-        let joined = connecting.into_iter().map(|one| one.join());
-        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
-}
-
 /// Gives switches the keys of ports that are bound to no peer, as rings are not: the plan's installation binds the others.
 fn authenticate_rings(fabric: &mut Fabric) -> Result<(), RunError> {
-    for (place, driver) in fabric.plan.switch_plans().iter().zip(&mut fabric.drivers) {
-        for binding in place.ports.iter().filter(|binding| binding.peer.is_none()) {
-            let Some(keys) = &binding.keys else { continue };
-            driver.authenticate(binding.port, keys).map_err(RunError::Keys)?;
+    for Placed { layout, plan } in &fabric.placed {
+        for (switch, place) in layout.switches.iter().zip(plan.switch_plans()) {
+            for binding in place.ports.iter().filter(|binding| binding.peer.is_none()) {
+                let Some(keys) = &binding.keys else { continue };
+                fabric.drivers[*switch].authenticate(binding.port, keys).map_err(RunError::Keys)?;
+            }
         }
     }
     Ok(())
@@ -375,56 +413,36 @@ fn authenticated(
     Ok(Box::new(io))
 }
 
-/// A job on running switches.
+/// A job on running switches, and its groups.
 pub struct Run {
     config: RunConfig,
-    /// Before the fabric, so that workers go first.
-    comms: Vec<Communicator>,
-    installed: Installed,
+    /// Before the fabric, so that workers go first: the job's, then those of groups.
+    members: Vec<Members>,
     fabric: Fabric,
     rounds: u64,
-    /// Bits by which sums come down shifted.
-    shift: u8,
 }
 
 impl Run {
-    /// Builds the topology, starts the switches, installs the job and connects the workers.
+    /// Builds the topology, starts the switches, installs the job and its groups and connects the workers.
     ///
     /// # Errors
     ///
     /// [`RunError`]; nothing is left running.
     pub fn start(config: RunConfig) -> Result<Self, RunError> {
+        refusal::check(&config)?;
         let mut fabric = start_fabric(&config)?;
         authenticate_rings(&mut fabric)?;
-        let installed = install(&fabric.plan, &mut fabric.drivers).map_err(Box::new)?;
-        let world = fabric.plan.workers().len() as u16;
-        let mut builders = Vec::with_capacity(world.into());
-        let datagram_len = header::LEN + config.payload_bytes as usize;
-        for (rank, io) in (0..world).zip(std::mem::take(&mut fabric.workers)) {
-            let io = authenticated(io, &fabric.plan, rank, datagram_len)?;
-            let mut admission = fabric.plan.admission(rank, installed.first_chunk(), netfold_wire::UDP_PORT);
-            admission.congestion = config.congestion;
-            let mut comm = Communicator::builder()
-                .rank(rank)
-                .world_size(world)
-                .mode(config.mode)
-                .slots(config.slots)
-                .stall_timeout(config.stall_timeout)
-                .transport(io, admission);
-            if config.nic.is_some() || !matches!(config.switch, SwitchKind::Software | SwitchKind::P4Runtime)
-            {
-                comm = comm.resend_after(SLOW_RESEND);
-            }
-            builders.push(comm);
+        let mut ends: Vec<_> = std::mem::take(&mut fabric.workers).into_iter().map(Some).collect();
+        let mut members = Vec::with_capacity(fabric.placed.len());
+        for number in 0..fabric.placed.len() {
+            members.push(Members::start(&config, &mut fabric, &mut ends, number)?);
         }
-        let comms = connect(builders, config.confidential)?;
-        let shift = fabric.plan.admission(0, 0, 0).shift;
-        Ok(Self { config, comms, installed, fabric, rounds: 0, shift })
+        Ok(Self { config, members, fabric, rounds: 0 })
     }
 
-    /// The tree.
+    /// The job's tree.
     pub fn plan(&self) -> &TreePlan {
-        &self.fabric.plan
+        &self.fabric.placed[0].plan
     }
 
     /// What carries the packets, and why that was chosen where there was a choice.
@@ -432,71 +450,68 @@ impl Run {
         (self.fabric.carrier, self.fabric.note.as_deref())
     }
 
-    /// One collective on new tensors by all workers at once, every element checked.
+    /// One collective in each class on new tensors by all workers at once, every element checked.
     ///
     /// # Errors
     ///
     /// The first worker that failed.
     pub fn round(&mut self) -> Result<Round, RunError> {
         self.rounds += 1;
-        match self.config.mode {
-            Mode::I32 => self.round_of::<i32>(),
-            _ => self.round_of::<f32>(),
-        }
+        let outcome = self.members[0].round(&self.config, self.rounds);
+        outcome.map_err(|failure| self.failed(failure))
     }
 
-    fn round_of<T: Value>(&mut self) -> Result<Round, RunError> {
-        let RunConfig { seed, elements, mode, payload_bytes, collective, .. } = self.config;
-        let levels = self.fabric.plan.switch_plans().iter().map(|place| place.depth + 1).max().unwrap_or(1);
-        let path = Path { mode, lane_bytes: payload_bytes as usize, levels, shift: self.shift };
-        let world = self.comms.len() as u16;
-        let tensors = &Tensors::<T>::random(seed ^ self.rounds << 32, world, elements, &path);
+    /// The same by the workers of every group, all groups at once.
+    ///
+    /// # Errors
+    ///
+    /// The first worker that failed.
+    pub fn group_round(&mut self) -> Result<Round, RunError> {
+        self.rounds += 1;
+        let (config, number) = (&self.config, self.rounds);
         let outcomes: Vec<_> = std::thread::scope(|scope| {
-            let run = |comm: &Communicator| -> Result<_, netfold::Error> {
-                let begun = Instant::now();
-                let (checked, wrong, report) = tensors.run(comm, collective)?;
-                Ok((wrong, checked, begun.elapsed().min(report.elapsed)))
-            };
-            let ranks: Vec<_> = self.comms.iter().map(|comm| scope.spawn(move || run(comm))).collect();
-            ranks.into_iter().map(|rank| rank.join()).collect()
+            let start = |group| scope.spawn(move || Members::round(group, config, number));
+            let groups: Vec<_> = self.members[1..].iter().map(start).collect();
+            groups.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
         });
         let mut round = Round::default();
-        for (rank, outcome) in (0..).zip(outcomes) {
-            let outcome = outcome.map_err(|_| RunError::WorkerPanicked { rank })?;
-            let (wrong, checked, elapsed) = outcome.map_err(|source| match self.fabric.keeper.gone() {
-                Some(switch) => RunError::SwitchGone { switch },
-                None => RunError::Worker { rank, source },
-            })?;
-            round.wrong += wrong;
-            round.checked += checked;
-            round.elapsed = round.elapsed.max(elapsed);
+        for outcome in outcomes {
+            let group = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            round.add(group.map_err(|failure| self.failed(failure))?);
         }
         Ok(round)
     }
 
-    /// Reads the switches' counters, withdraws the job and lets the workers leave.
+    fn failed(&mut self, failure: Failure) -> RunError {
+        match failure {
+            Failure::Panic { rank } => RunError::WorkerPanicked { rank },
+            Failure::Error { rank, source } => match self.fabric.keeper.gone() {
+                Some(switch) => RunError::SwitchGone { switch },
+                None => RunError::Worker { rank, source },
+            },
+        }
+    }
+
+    /// Reads the switches' counters, withdraws the job and its groups and lets the workers leave.
     ///
     /// # Errors
     ///
     /// When a worker or a switch does not play its part to the end.
     pub fn finish(mut self) -> Result<RunOutcome, RunError> {
-        let mut outcome =
-            RunOutcome { sent: 0, retransmitted: 0, results: 0, saturated: 0, switches: Vec::new() };
+        let mut outcome = RunOutcome::default();
         // Switches on rings stop when the last worker leaves, so they are asked first.
-        for (switch, place) in self.fabric.plan.switch_plans().iter().enumerate() {
+        for (switch, place) in self.fabric.placed[0].plan.switch_plans().iter().enumerate() {
             let counted = self.fabric.keeper.counted(switch)?;
             let uplink = place.node.parent.and_then(|parent| counted.queues.as_ref()?.port(parent.port));
+            let uplink = uplink.filter(|_| self.config.uplink.is_some());
             let report = report(switch, place.depth, place.node.children, &counted);
             outcome.switches.push(SwitchReport { uplink, ..report });
         }
-        self.installed.withdraw(&mut self.fabric.drivers).map_err(RunError::Withdraw)?;
-        for (rank, comm) in (0..).zip(std::mem::take(&mut self.comms)) {
-            let stats = comm.stats().worker;
-            outcome.sent += stats.sent;
-            outcome.retransmitted += stats.retransmitted;
-            outcome.results += stats.results;
-            outcome.saturated += stats.saturated;
-            comm.leave().map_err(|source| RunError::Worker { rank, source })?;
+        for members in self.members.drain(..).rev() {
+            members.finish(&mut self.fabric.drivers, &mut outcome)?;
+        }
+        if self.config.tolerance.any() && outcome.closed == 0 {
+            return Err(RunError::NotClosed);
         }
         Ok(outcome)
     }
@@ -515,8 +530,18 @@ fn report(switch: usize, depth: usize, children: u8, counted: &Counted) -> Switc
         up_again: result_counter(3),
         dropped: reasons.map(|(reason, count)| (reason.name(), *count)).collect(),
         uplink: None,
+        queues: counted.queues.as_ref().map(queues_used),
         bytes: counted.bytes,
     }
+}
+
+/// The most queues of one port that packets other than control packets were in.
+fn queues_used(counted: &QueuesCounters) -> usize {
+    let mut ports = std::collections::BTreeMap::<u16, usize>::new();
+    for (port, name, _) in &counted.queues {
+        *ports.entry(*port).or_default() += usize::from(*name != QueueName::Control);
+    }
+    ports.into_values().max().unwrap_or(0)
 }
 
 fn start_fabric(config: &RunConfig) -> Result<Fabric, RunError> {

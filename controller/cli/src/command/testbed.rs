@@ -17,12 +17,12 @@ mod vopr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use netfold::{Collective, Extent, Mode};
+use netfold::{Collective, Extent, Mode, Tolerance};
 use netfold_control::CongestionAlgorithm;
 use netfold_controller::tree::Shape;
 use netfold_io::fault::{FaultConfig, Faults};
 use netfold_lab::run::{
-    Carrier, Nic, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture,
+    Carrier, Nic, Round, Run, RunConfig, RunError, RunOutcome, SwitchKind, SwitchReport, picture,
 };
 use netfold_switch::queue::PortConfig;
 use serde::Serialize;
@@ -40,7 +40,9 @@ Examples:
   netfold testbed run --levels 2 --workers 8 --loss 0.01    two leaves and a spine, 1 % loss on every link
   netfold testbed run --levels 3 --fan-out 3 --workers 27   9 leaves, 3 spines, one switch on top
   netfold testbed run --switch bmv2 --workers 4 --mode bfp16 --loss 0.01
-                                                            the same job through bmv2, compiled by p4c";
+                                                            the same job through bmv2, compiled by p4c
+  netfold testbed run --workers 6 --groups 2 --all-classes --tolerance 0.1
+                                                            groups, 16 classes, and slots that CLOSE completes";
 
 /// Build a topology, run a job through it, and check the results.
 #[derive(Debug, Args)]
@@ -98,7 +100,7 @@ struct RunOptions {
     /// Numeric mode: bfp16, bfp32 or i32; saturating, wide, half or float at switches with these numerics.
     #[arg(long, default_value_t = Mode::Bfp16)]
     mode: Mode,
-    /// Size of each worker's tensor; 1MiB by default, 64KiB with bmv2.
+    /// Size of each worker's tensor; 1MiB by default, 64KiB with bmv2; with --all-classes, of each class, a quarter of that.
     #[arg(long, value_name = "SIZE", conflicts_with = "elements")]
     bytes: Option<Bytes>,
     /// The same in elements of 4 bytes.
@@ -126,7 +128,8 @@ struct RunOptions {
     /// Lanes of a packet in bytes; 1408 by default, 256 with bmv2 and --nic swx.
     #[arg(long)]
     payload: Option<u32>,
-    /// Slots of the job, a power of two: the window in packets. 256 by default, 16 with bmv2, whose queues are short.
+    /// Slots of the job, a power of two: the window in packets. 256 by default, 16 with bmv2, whose queues are short; with --all-classes, of
+    /// each class, 16 and 4. Groups have as many each.
     #[arg(long)]
     slots: Option<u32>,
     /// Timeout of a worker without progress, in seconds.
@@ -145,7 +148,22 @@ struct RunOptions {
     /// Authenticate packets: those that are changed or forged are dropped. Software switches only.
     #[arg(long)]
     authenticated: bool,
+    /// Process groups of the job: after its operations, ranks with equal number modulo N are a group each, with slots of its own, and run the
+    /// same collectives, all groups at once. Not with --io af-xdp and DPDK.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    groups: u16,
+    /// Run an operation in each of the 16 classes at once, through eight queues of every port. Not with --io xdp-kernel, which has no queues.
+    #[arg(long)]
+    all_classes: bool,
+    /// Fraction of contributions that sums may lack, above 0 and up to 1. One rank holds a contribution to each operation back until the
+    /// others have closed its slot without it. Every block must be the rescaled sum of exactly the contributions that the result names. Modes bfp16 and
+    /// bfp32, all_reduce and reduce_scatter, up to 16 workers, of which two are at one switch, in each group, too. Not with --io xdp-kernel.
+    #[arg(long, value_name = "FRACTION", value_parser = trim::part)]
+    tolerance: Option<f64>,
 }
+
+/// Classes of operations with `--all-classes`.
+const CLASSES: u8 = netfold_wire::CLASSES_MAX;
 
 /// The slowest link, in bits a second.
 const RATE_MIN: u64 = 1_000_000;
@@ -205,25 +223,46 @@ struct Topology<'a> {
     slots: u32,
     loss: f64,
     seed: u64,
+    groups: u16,
+    classes: u8,
+    tolerance: f64,
 }
 
-/// One all-reduce.
+/// One collective in each class, of the job or of all groups.
 #[derive(Debug, Serialize)]
 struct RoundEvent {
     event: &'static str,
     iteration: u32,
     time_us: f64,
+    operations: u64,
     checked: u64,
     wrong: u64,
+}
+
+/// What all iterations came to.
+#[derive(Debug, Default, Clone, Copy)]
+struct Checked {
+    operations: u64,
+    checked: u64,
+    wrong: u64,
+    seconds: f64,
 }
 
 /// The results.
 #[derive(Debug, Serialize)]
 struct Summary {
     event: &'static str,
+    operations: u64,
     checked: u64,
     wrong: u64,
     seconds: f64,
+    group_operations: u64,
+    group_checked: u64,
+    group_wrong: u64,
+    group_seconds: f64,
+    closed: u64,
+    partial: u64,
+    left_out: u64,
     sent: u64,
     retransmitted: u64,
     results: u64,
@@ -243,6 +282,8 @@ struct SwitchSummary {
     dropped: std::collections::BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uplink: Option<UplinkSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queues: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     received_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,27 +325,11 @@ impl RunOptions {
         let config = self.config()?;
         lifetime::before_exit_on_signal(netfold_lab::run::abandon)?;
         let shape = config.shape.clone();
-        let (elements, payload_bytes, slots, loss) =
-            (config.elements, config.payload_bytes, config.slots, config.faults.loss);
-        let bar = output.bar(self.iterations.into(), "{spinner} {msg} {pos}/{len}");
+        let bar = output.bar(self.bar_len(), "{spinner} {msg} {pos}/{len}");
         bar.set_message(format!("starting {} {} switches", shape.above.len(), self.switch));
-        let mut run = Run::start(config)?;
+        let mut run = Run::start(config.clone())?;
         let (carrier, note) = run.carrier();
-        output.event(&Topology {
-            event: "topology",
-            switch: self.switch.name(),
-            io: carrier.name(),
-            levels: self.levels,
-            switches: shape.above.len(),
-            workers: self.workers,
-            collective: self.collective.name(),
-            mode: self.mode,
-            elements,
-            payload_bytes,
-            slots,
-            loss,
-            seed: self.seed,
-        })?;
+        output.event(&self.topology(&config, carrier))?;
         let note = note.map(|note| format!(" ({note})")).unwrap_or_default();
         bar.suspend(|| {
             output.line(format_args!(
@@ -313,23 +338,68 @@ impl RunOptions {
             ))?;
             output.line(format_args!("{}", picture(&shape, run.plan()).trim_end()))
         })?;
-        let (mut checked, mut wrong, mut seconds) = (0, 0, 0.0);
-        for iteration in 1..=self.iterations {
-            bar.set_message(format!("{} of {} elements", self.collective, grouped(elements as u64)));
-            let round = run.round()?;
+        bar.set_message(format!("{} of {} elements", self.collective, grouped(config.elements as u64)));
+        let job = self.rounds(output, "round", || {
             bar.inc(1);
-            checked += round.checked;
-            wrong += round.wrong;
-            seconds += round.elapsed.as_secs_f64();
-            let time_us = round.elapsed.as_secs_f64() * 1e6;
-            let event =
-                RoundEvent { event: "round", iteration, time_us, checked: round.checked, wrong: round.wrong };
-            output.event(&event)?;
-        }
+            run.round()
+        })?;
+        let groups = match self.groups {
+            0 => Checked::default(),
+            _ => self.rounds(output, "group_round", || {
+                bar.inc(1);
+                run.group_round()
+            })?,
+        };
         bar.finish_and_clear();
         let outcome = run.finish()?;
-        show(output, &outcome, checked, wrong, seconds)?;
-        verdict(wrong, self.undetected())
+        self.show(output, &outcome, job, groups)?;
+        verdict(job.wrong + groups.wrong, self.undetected())
+    }
+
+    /// Rounds of the job and of groups.
+    fn bar_len(&self) -> u64 {
+        u64::from(self.iterations) * if self.groups > 0 { 2 } else { 1 }
+    }
+
+    fn topology<'a>(&'a self, config: &RunConfig, carrier: Carrier) -> Topology<'a> {
+        Topology {
+            event: "topology",
+            switch: self.switch.name(),
+            io: carrier.name(),
+            levels: self.levels,
+            switches: config.shape.above.len(),
+            workers: self.workers,
+            collective: self.collective.name(),
+            mode: self.mode,
+            elements: config.elements,
+            payload_bytes: config.payload_bytes,
+            slots: config.slots,
+            loss: config.faults.loss,
+            seed: self.seed,
+            groups: self.groups,
+            classes: config.classes,
+            tolerance: config.tolerance.as_fraction(),
+        }
+    }
+
+    /// All iterations of the job, or of its groups.
+    fn rounds(
+        &self,
+        output: &Output,
+        event: &'static str,
+        mut run: impl FnMut() -> Result<Round, RunError>,
+    ) -> Result<Checked, CliError> {
+        let mut all = Checked::default();
+        for iteration in 1..=self.iterations {
+            let Round { operations, elapsed, checked, wrong } = run()?;
+            all.operations += operations;
+            all.checked += checked;
+            all.wrong += wrong;
+            all.seconds += elapsed.as_secs_f64();
+            let time_us = elapsed.as_secs_f64() * 1e6;
+            output.event(&RoundEvent { event, iteration, time_us, operations, checked, wrong })?;
+        }
+        Ok(all)
     }
 
     /// Whether packets are delivered corrupted.
@@ -339,7 +409,13 @@ impl RunOptions {
 
     fn config(&self) -> Result<RunConfig, CliError> {
         let bmv2 = self.switch == SwitchKind::Bmv2;
-        let bytes = self.bytes.map_or(if bmv2 { 64 << 10 } else { 1 << 20 }, |bytes| bytes.0);
+        let part = if self.all_classes { 4 } else { 1 };
+        let bytes = self.bytes.map_or(if bmv2 { 64 << 10 } else { 1 << 20 } / part, |bytes| bytes.0);
+        let slots = match (bmv2, self.all_classes) {
+            (true, true) => 4,
+            (true, false) | (false, true) => 16,
+            (false, false) => 256,
+        };
         let elements =
             self.elements.map_or_else(|| usize::try_from(bytes / 4).unwrap_or(usize::MAX), |n| n as usize);
         let info = self.collective.info();
@@ -367,14 +443,62 @@ impl RunOptions {
             seed: self.seed,
             carrier: self.io,
             payload_bytes: self.payload.unwrap_or(if bmv2 || self.nic.is_some() { 256 } else { 1408 }),
-            slots: self.slots.unwrap_or(if bmv2 { 16 } else { 256 }),
+            slots: self.slots.unwrap_or(slots),
             stall_timeout: Duration::from_secs(self.stall.max(1)),
             uplink: self.uplink_rate.map(|Bits(rate)| PortConfig::slow(rate)),
             congestion: self.congestion,
             nic: self.nic,
             confidential: self.confidential,
             authenticated: self.authenticated,
+            groups: self.groups,
+            classes: if self.all_classes { CLASSES } else { 1 },
+            tolerance: self
+                .tolerance
+                .and_then(Tolerance::fraction)
+                .map_or(Tolerance::NONE, Tolerance::with_stragglers),
         })
+    }
+
+    fn show(
+        &self,
+        output: &Output,
+        outcome: &RunOutcome,
+        job: Checked,
+        groups: Checked,
+    ) -> Result<(), CliError> {
+        output.event(&summary(outcome, job, groups))?;
+        show_switches(output, &outcome.switches)?;
+        let saturated = match outcome.saturated {
+            0 => String::new(),
+            results => format!("; {} results were saturated and repeated", grouped(results)),
+        };
+        output.line(format_args!(
+            "\n{} of {} elements checked, {:.3} s; workers sent {} packets, of which {} retransmitted{saturated}",
+            painted(output, job.wrong),
+            grouped(job.checked),
+            job.seconds,
+            grouped(outcome.sent),
+            grouped(outcome.retransmitted)
+        ))?;
+        if self.groups > 0 {
+            output.line(format_args!(
+                "{} groups: {} of {} elements checked in {} operations, {:.3} s",
+                self.groups,
+                painted(output, groups.wrong),
+                grouped(groups.checked),
+                grouped(groups.operations),
+                groups.seconds
+            ))?;
+        }
+        if self.tolerance.is_some() {
+            output.line(format_args!(
+                "{} slots closed, {} results that lack contributions, {} contributions left out",
+                grouped(outcome.closed),
+                grouped(outcome.partial),
+                grouped(outcome.left_out)
+            ))?;
+        }
+        Ok(())
     }
 }
 
@@ -387,30 +511,43 @@ fn verdict(wrong: u64, undetected: bool) -> Result<(), CliError> {
     }
 }
 
-fn show(
-    output: &Output,
-    outcome: &RunOutcome,
-    checked: u64,
-    wrong: u64,
-    seconds: f64,
-) -> Result<(), CliError> {
-    let summary = Summary {
+/// The number of wrong elements, good or bad.
+fn painted(output: &Output, wrong: u64) -> String {
+    match wrong {
+        0 => output.paint(Tone::Good, "0 wrong"),
+        wrong => output.paint(Tone::Bad, &format!("{} wrong", grouped(wrong))),
+    }
+}
+
+fn summary(outcome: &RunOutcome, job: Checked, groups: Checked) -> Summary {
+    Summary {
         event: "testbed_run",
-        checked,
-        wrong,
-        seconds,
+        operations: job.operations,
+        checked: job.checked,
+        wrong: job.wrong,
+        seconds: job.seconds,
+        group_operations: groups.operations,
+        group_checked: groups.checked,
+        group_wrong: groups.wrong,
+        group_seconds: groups.seconds,
+        closed: outcome.closed,
+        partial: outcome.partial,
+        left_out: outcome.left_out,
         sent: outcome.sent,
         retransmitted: outcome.retransmitted,
         results: outcome.results,
         saturated: outcome.saturated,
         switches: outcome.switches.iter().map(summarised).collect(),
-    };
-    output.event(&summary)?;
+    }
+}
+
+/// The switches' counters.
+fn show_switches(output: &Output, switches: &[SwitchReport]) -> Result<(), CliError> {
     output.line(format_args!(
         "\n{:>7}{:>7}{:>10}{:>12}{:>10}{:>12}{:>10}{:>13}{:>12}  dropped",
         "switch", "level", "children", "results", "repeated", "up", "up again", "received MB", "sent MB"
     ))?;
-    for switch in &outcome.switches {
+    for switch in switches {
         let dropped: Vec<_> =
             switch.dropped.iter().map(|(reason, n)| format!("{reason} {}", grouped(*n))).collect();
         output.line(format_args!(
@@ -436,21 +573,7 @@ fn show(
             ))?;
         }
     }
-    let verdict = if wrong == 0 {
-        output.paint(Tone::Good, "0 wrong")
-    } else {
-        output.paint(Tone::Bad, &format!("{} wrong", grouped(wrong)))
-    };
-    let saturated = match outcome.saturated {
-        0 => String::new(),
-        results => format!("; {} results were saturated and repeated", grouped(results)),
-    };
-    output.line(format_args!(
-        "\n{verdict} of {} elements checked, {seconds:.3} s; workers sent {} packets, of which {} retransmitted{saturated}",
-        grouped(checked),
-        grouped(outcome.sent),
-        grouped(outcome.retransmitted)
-    ))
+    Ok(())
 }
 
 /// 10^6 bytes, where they are counted.
@@ -474,6 +597,7 @@ fn summarised(report: &SwitchReport) -> SwitchSummary {
             dropped: queues.dropped,
             held_bytes_max: queues.held_bytes_max,
         }),
+        queues: report.queues,
         received_bytes: report.bytes.map(|(received, _)| received),
         sent_bytes: report.bytes.map(|(_, sent)| sent),
     }
@@ -486,6 +610,7 @@ impl From<RunError> for CliError {
             | RunError::Uplink(_)
             | RunError::Queues(_)
             | RunError::Carrier { .. }
+            | RunError::Refused(_)
             | RunError::Profile(_)
             | RunError::Tree(_) => {
                 let mut text = error.to_string();

@@ -205,6 +205,7 @@ fn trees_of_switches_in_the_kernel_sum_correctly_with_losses() {
         "--workers 8 --levels 2 --loss 0.01 --bytes 256KiB",
         "--workers 4 --mode saturating --loss 0.01 --bytes 64KiB",
         "--workers 4 --confidential --collective reduce_scatter --bytes 64KiB",
+        "--workers 8 --levels 2 --groups 2 --loss 0.01 --bytes 64KiB",
     ] {
         let (code, lines) = run(&format!("testbed run --io xdp-kernel {options}"));
         let last = lines.last().unwrap();

@@ -44,6 +44,7 @@ mod statements;
 mod switch;
 mod swx;
 mod testbed;
+mod testbed_groups;
 mod tls;
 mod tutorials;
 mod upgrade;

@@ -71,6 +71,7 @@ fn network_cards_send_one_stream_to_the_switch_above() {
     for options in [
         "--workers 8 --levels 2 --loss 0.01 --bytes 128KiB",
         "--workers 4 --levels 3 --io udp --mode i32 --bytes 32KiB",
+        "--workers 8 --levels 2 --groups 2 --all-classes --tolerance 0.5 --payload 256 --bytes 12KiB",
     ] {
         let (code, lines) = run(&format!("testbed run --nic swx {options}"));
         let last = lines.last().unwrap();

@@ -4,14 +4,14 @@
 //! for another switch into that switch. A worker's end wraps its datagrams in Ethernet, IPv4 and UDP.
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netfold_controller::tree::{Site, TreePlan};
+use netfold_controller::tree::TreePlan;
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::fault::{FaultLine, Offered};
 use netfold_io::{Capabilities, IoCounters, IoError, PacketIo, PortId, RxBatch, Transmit, check_transmit};
@@ -21,7 +21,8 @@ use netfold_southbound::p4runtime::{Client, ClientConfig, DriverConfig, P4Runtim
 use netfold_wire::frame::{Endpoint, EthernetAddress, Ipv4Address, OUTER_LEN, Outer};
 use netfold_wire::{UDP_PORT, header};
 
-use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
+use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty};
+use super::layout::{Placed, place};
 use super::remote::SharedDriver;
 use super::{RunConfig, RunError};
 use crate::bmv2::{Bmv2, Bmv2Config, DataPlane, FrameControlPort, compile, missing_tool};
@@ -44,6 +45,12 @@ const HELD_MAX: usize = 1024;
 /// Address of a worker: 10.1.x.y.
 pub(super) fn worker_address(rank: usize) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from_bits(0x0a01_0000 + rank as u32 + 1), WORKER_PORT)
+}
+
+/// Address of a worker's end: that in its group has the next UDP port.
+pub(super) fn end_address(config: &RunConfig, end: usize) -> SocketAddrV4 {
+    let world = config.shape.workers.len();
+    SocketAddrV4::new(*worker_address(end % world).ip(), WORKER_PORT + (end / world) as u16)
 }
 
 /// Address of a switch: 10.2.x.y.
@@ -74,24 +81,38 @@ fn endpoint(address: SocketAddrV4) -> Endpoint {
 pub(super) fn profile_and_limits(config: &RunConfig) -> (Profile, Limits) {
     let numerics = config.mode.numerics();
     let (lane_words, ops) = (config.payload_bytes / 4, numerics.lane_ops().to_vec());
-    let profile = Profile { lane_words, numerics, ops, ..Profile::hardware() }.for_bmv2();
-    let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(&profile, UDP_PORT) };
+    let priorities = if config.classes > 1 { QUEUES } else { 1 };
+    let profile = Profile { lane_words, numerics, ops, priorities, ..Profile::hardware() }.for_bmv2();
+    let limits = Limits::of(&profile, UDP_PORT);
     (profile, limits)
 }
 
-/// Plans the tree with an address for everyone.
-pub(super) fn plan(config: &RunConfig, limits: Limits) -> Result<TreePlan, RunError> {
-    let site = |switch| {
-        let address = Some(SocketAddr::V4(switch_address(switch)));
-        Site { limits, address, first_slot: 0, first_port: 0, first_group: 1, shared: None }
-    };
-    let sites: Vec<Site> = (0..config.shape.above.len()).map(site).collect();
-    let workers: Vec<_> =
-        (0..config.shape.workers.len()).map(|rank| Some(SocketAddr::V4(worker_address(rank)))).collect();
-    Ok(TreePlan::new(job(config), &config.shape, &sites, &workers)?.with_numerics(config.mode.numerics())?)
+/// Egress queues of a port where operations have classes: all that bmv2 is started with.
+const QUEUES: u32 = 8;
+
+/// Plans the job and its groups with an address for everyone.
+pub(super) fn placed(config: &RunConfig, limits: Limits) -> Result<Vec<Placed>, RunError> {
+    let switches = (0..config.shape.above.len()).map(|at| Some(SocketAddr::V4(switch_address(at))));
+    let ends = (0..config.leaves().len()).map(|end| Some(SocketAddr::V4(end_address(config, end))));
+    place(config, limits, &switches.collect::<Vec<_>>(), &ends.collect::<Vec<_>>())
 }
 
-/// Starts a driver for a switch of the plan. Peers are at the switch's ports one above the plan's: there is no port 0.
+/// The port of a switch of the job's plan at which a peer is, by its address: one above the plan's, because there is no port 0. A worker's second end is
+/// at the same.
+pub(super) fn peer_ports(
+    plan: &TreePlan,
+    switch: usize,
+) -> impl Fn(SocketAddrV4) -> Option<PeerPort> + Send + 'static {
+    let ip = |peer: Option<SocketAddr>| peer.map(|peer| peer.ip());
+    let peers: Vec<_> =
+        plan.switch_plans()[switch].ports.iter().map(|at| (ip(at.peer), at.port + 1)).collect();
+    move |peer: SocketAddrV4| {
+        let at = peers.iter().find(|(known, _)| *known == Some(IpAddr::V4(*peer.ip())))?;
+        Some(PeerPort { port: at.1, mac: mac(*peer.ip()) })
+    }
+}
+
+/// Starts a driver for a switch of the job's plan.
 pub(super) fn drive(
     address: &str,
     switch: usize,
@@ -103,13 +124,8 @@ pub(super) fn drive(
     let (profile, _) = profile_and_limits(config);
     let program = allreduce::program(&profile)?;
     let compiled = compile(&program).map_err(|error| failed(error.into()))?;
-    let peers: Vec<_> = plan.switch_plans()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
-    let neighbours = move |peer: SocketAddrV4| {
-        let at = peers.iter().find(|(known, _)| *known == Some(SocketAddr::V4(peer)))?;
-        Some(PeerPort { port: at.1, mac: mac(*peer.ip()) })
-    };
     let own = switch_address(switch);
-    let mut driver = DriverConfig::new(profile, CONTROL_PORT, Box::new(neighbours));
+    let mut driver = DriverConfig::new(profile, CONTROL_PORT, Box::new(peer_ports(plan, switch)));
     driver.switch = Address { mac: mac(*own.ip()), ip: own.ip().to_bits(), port: own.port() };
     let client = Client::connect(address, ClientConfig::default()).map_err(|error| failed(error.into()))?;
     let driver = P4RuntimeDriver::start(client, &program, compiled.json.clone(), driver, control);
@@ -163,7 +179,8 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
         return Err(RunError::Tool(tool));
     }
     let (_, limits) = profile_and_limits(config);
-    let plan = plan(config, limits)?;
+    let placed = placed(config, limits)?;
+    let plan = &placed[0].plan;
     let mut processes = Vec::new();
     let mut planes = Vec::new();
     let mut drivers = Vec::new();
@@ -172,11 +189,11 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
         let process = Bmv2::start(Bmv2Config::default()).map_err(|error| failed(error.into()))?;
         let plane = Arc::new(DataPlane::connect(&process).map_err(|error| failed(error.into()))?);
         let control = Box::new(FrameControlPort::new(plane.port(CONTROL_PORT)));
-        drivers.push(drive(process.p4runtime(), switch, &plan, config, control)?);
+        drivers.push(drive(process.p4runtime(), switch, plan, config, control)?);
         processes.push(process);
         planes.push(plane);
     }
-    let inboxes: Vec<Arc<Inbox>> = plan.workers().iter().map(|_| Arc::default()).collect();
+    let inboxes: Vec<Arc<Inbox>> = config.leaves().iter().map(|_| Arc::default()).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let mut switches = Switches {
         stop: Arc::clone(&stop),
@@ -189,7 +206,8 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
     for switch in 0..planes.len() {
         let mover = Mover {
             switch,
-            ends: ends(&plan, switch),
+            ends: ends(plan, switch),
+            world: plan.workers().len(),
             planes: planes.clone(),
             inboxes: inboxes.clone(),
             stop: Arc::clone(&stop),
@@ -199,10 +217,10 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
         let thread = std::thread::Builder::new().name(format!("bmv2-{switch}")).spawn(move || mover.run());
         switches.movers.push(thread.map_err(RunError::Thread)?);
     }
-    let io = |(rank, inbox): (usize, Arc<Inbox>)| {
-        let (leaf, port) = plan.workers()[rank];
+    let io = |(end, inbox): (usize, Arc<Inbox>)| {
+        let (leaf, port) = plan.workers()[end % plan.workers().len()];
         let outer =
-            Outer { source: endpoint(worker_address(rank)), destination: endpoint(switch_address(leaf)) };
+            Outer { source: endpoint(end_address(config, end)), destination: endpoint(switch_address(leaf)) };
         let io = FrameIo {
             plane: Arc::clone(&planes[leaf]),
             port: port + 1,
@@ -212,11 +230,11 @@ pub(super) fn start(config: &RunConfig, note: Option<String>) -> Result<Fabric, 
             frame: Vec::new(),
             counters: IoCounters::default(),
         };
-        both_ways(Box::new(io), config, (planes.len() + rank) as u64)
+        both_ways(Box::new(io), config, (planes.len() + end) as u64)
     };
     let workers = inboxes.into_iter().enumerate().map(io).collect();
     let drivers = drivers.into_iter().map(|driver| Box::new(driver) as Box<dyn SwitchDriver>).collect();
-    Ok(Fabric { drivers, workers, keeper: Box::new(switches), carrier: Carrier::Grpc, note, plan })
+    Ok(Fabric { placed, drivers, workers, keeper: Box::new(switches), carrier: Carrier::Grpc, note })
 }
 
 /// A worker's end with the run's faults on what it sends and on what it receives: the switch's end cannot have any.
@@ -251,6 +269,8 @@ fn ends(plan: &TreePlan, switch: usize) -> Vec<End> {
 struct Mover {
     switch: usize,
     ends: Vec<End>,
+    /// Workers of the job: after their inboxes come those of their ends in groups.
+    world: usize,
     planes: Vec<Arc<DataPlane>>,
     inboxes: Vec<Arc<Inbox>>,
     stop: Arc<AtomicBool>,
@@ -285,7 +305,13 @@ impl Mover {
     fn deliver(&mut self, port: u16, frame: &[u8]) -> bool {
         let end = port.checked_sub(1).and_then(|index| self.ends.get(usize::from(index)).copied());
         match end {
-            Some(End::Worker(rank)) => self.inboxes[rank].push(frame),
+            Some(End::Worker(rank)) => {
+                let to = Outer::parse(frame).map_or(WORKER_PORT, |(outer, _)| outer.destination.port);
+                let end = rank + self.world * usize::from(to.saturating_sub(WORKER_PORT));
+                if let Some(inbox) = self.inboxes.get(end) {
+                    inbox.push(frame);
+                }
+            }
             Some(End::Switch(switch, port)) => {
                 let tag = (switch, port);
                 if self.line.offer(self.begun.elapsed(), tag, frame) == Offered::Passes {

@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use netfold_controller::SwitchDriver;
-use netfold_controller::tree::{TreeJob, TreePlan};
 use netfold_io::PacketIo;
 use netfold_io::fault::{FaultConfig, Faulty};
 use netfold_switch::QueuesCounters;
 
+use super::layout::Placed;
 use super::{RunConfig, RunError};
 
 /// What carries the packets.
@@ -114,9 +114,10 @@ pub(super) trait Keeper: Send {
 
 /// Running switches that hold no job yet.
 pub(super) struct Fabric {
-    pub(super) plan: TreePlan,
+    /// The job, then its groups.
+    pub(super) placed: Vec<Placed>,
     pub(super) drivers: Vec<Box<dyn SwitchDriver>>,
-    /// The workers' ends of the links, by rank, faults included.
+    /// The workers' ends of the links, faults included: those of the job by rank, then those of groups.
     pub(super) workers: Vec<Box<dyn PacketIo>>,
     pub(super) keeper: Box<dyn Keeper>,
     /// What carries the packets; not [`Carrier::Auto`].
@@ -133,9 +134,4 @@ pub(super) fn faulty(io: Box<dyn PacketIo>, config: &RunConfig, end: u64) -> Box
     }
     let seed = config.seed ^ (end + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Box::new(Faulty::new(io, FaultConfig { seed, rx: config.faults, ..FaultConfig::default() }))
-}
-
-/// The only job of the run's switches.
-pub(super) fn job(config: &RunConfig) -> TreeJob {
-    TreeJob { job: 1, epoch: 1, key: 0x7e57_bed1, slots: config.slots, udp_ports: 1 }
 }

@@ -19,14 +19,13 @@ use netfold_p4::allreduce::{self, Address};
 use netfold_p4::entry::{Replica, TableEntry};
 use netfold_p4::p4info::counter_id;
 use netfold_p4::profile::{Numerics, Profile};
-use netfold_southbound::p4runtime::PeerPort;
 use netfold_southbound::xdp::{SharedDatapath, XdpDriver};
 use netfold_testkit::namespace::{CommandError, NamespaceSet, command};
 use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::{UDP_PORT, header};
 use netfold_xdp::{Datapath, Hook, PassAll, XdpError};
 
-use super::bmv2::{both_ways, mac, plan, switch_address, worker_address};
+use super::bmv2::{both_ways, end_address, mac, peer_ports, placed, switch_address, worker_address};
 use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty};
 use super::veth::{host, within};
 use super::{RunConfig, RunError};
@@ -109,31 +108,32 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let program = Arc::new(allreduce::program(&profile)?);
     netfold_p4::xdp::lower(&program)
         .map_err(|error| RunError::Kernel { switch: 0, source: Box::new(error) })?;
-    let plan = plan(config, limits)?;
-    let network = Network::build(config, &plan)?;
+    let placed = placed(config, limits)?;
+    let plan = &placed[0].plan;
+    let network = Network::build(config, plan)?;
     let mut datapaths = Vec::new();
     let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::new();
     for switch in 0..plan.switch_plans().len() {
         let namespace = network.namespaces.name('s', switch);
         let failed = |source: XdpError| RunError::Kernel { switch, source: Box::new(source) };
-        let datapath = within(&namespace, || load(&program, &plan, switch))?.map_err(failed)?;
+        let datapath = within(&namespace, || load(&program, plan, switch))?.map_err(failed)?;
         let datapath = SharedDatapath::new(datapath);
-        let driver = drive(datapath.clone(), profile.clone(), &plan, switch);
+        let driver = drive(datapath.clone(), profile.clone(), plan, switch);
         let driver = driver.map_err(|error| RunError::Kernel { switch, source: Box::new(error) })?;
         drivers.push(Box::new(Placed { namespace, driver: Arc::new(Mutex::new(driver)) }));
         datapaths.push(datapath);
     }
     let mut workers: Vec<Box<dyn PacketIo>> = Vec::new();
-    for (rank, (leaf, _)) in plan.workers().iter().enumerate() {
-        let (own, switch) = (worker_address(rank).into(), switch_address(*leaf).into());
+    for (end, leaf) in config.leaves().into_iter().enumerate() {
+        let (own, switch) = (end_address(config, end).into(), switch_address(leaf).into());
         let udp = UdpConfig { datagram_len_max: datagram_len(config), ..UdpConfig::default() };
         let open = move || -> Result<UdpIo, IoError> { UdpIo::connect_from(own, switch, udp) };
-        let io = within(&network.namespaces.name('w', rank), open)??;
-        workers.push(both_ways(Box::new(io), config, (plan.switch_plans().len() + rank) as u64));
+        let io = within(&network.namespaces.name('w', end % plan.workers().len()), open)??;
+        workers.push(both_ways(Box::new(io), config, (plan.switch_plans().len() + end) as u64));
     }
     let Network { namespaces, ends, relays } = network;
     let keeper = Box::new(Switches { _relays: relays, datapaths, _ends: ends, _namespaces: namespaces });
-    Ok(Fabric { drivers, workers, keeper, carrier: Carrier::XdpKernel, note: None, plan })
+    Ok(Fabric { placed, drivers, workers, keeper, carrier: Carrier::XdpKernel, note: None })
 }
 
 fn datagram_len(config: &RunConfig) -> usize {
@@ -157,18 +157,14 @@ fn load(
     Ok(datapath)
 }
 
-/// A driver of a switch of the plan. Peers are at the switch's ports one above the plan's.
+/// A driver of a switch of the job's plan.
 fn drive(
     datapath: SharedDatapath,
     profile: Profile,
     plan: &TreePlan,
     switch: usize,
 ) -> Result<XdpDriver, DriverError> {
-    let peers: Vec<_> = plan.switch_plans()[switch].ports.iter().map(|at| (at.peer, at.port + 1)).collect();
-    let places = move |peer: SocketAddrV4| {
-        let at = peers.iter().find(|(known, _)| *known == Some(SocketAddr::V4(peer)))?;
-        Some(PeerPort { port: at.1, mac: mac(*peer.ip()) })
-    };
+    let places = peer_ports(plan, switch);
     let own = switch_address(switch);
     let own = Address { mac: mac(*own.ip()), ip: own.ip().to_bits(), port: own.port() };
     XdpDriver::new(datapath, profile, own, Box::new(places))

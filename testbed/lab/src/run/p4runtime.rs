@@ -6,7 +6,6 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::thread::JoinHandle;
 
-use netfold_controller::tree::{Site, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_io::{IoError, PacketIo};
 use netfold_p4::allreduce;
@@ -17,11 +16,14 @@ use netfold_southbound::p4runtime::{
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig};
 
-use super::bmv2::CONTROL_PORT;
-use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
+use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty};
+use super::layout::{Neighbour, place, ports};
 use super::remote::SharedDriver;
-use super::software::{LOCAL, clients, sockets};
+use super::software::{LOCAL, clients, queues, sockets};
 use super::{RunConfig, RunError};
+
+/// The controller's port: above those of a switch with 32 children, a parent, and a second end of each child.
+const CONTROL_PORT: u16 = 128;
 
 type Thread = JoinHandle<Result<SwitchCounters, IoError>>;
 
@@ -49,7 +51,9 @@ struct Switches {
 
 impl Keeper for Switches {
     fn counted(&mut self, switch: usize) -> Result<Counted, RunError> {
-        self.drivers[switch].counted(switch)
+        let queues = self.running[switch].handle.call(|core| core.counters().queues);
+        let queues = queues.map_err(|_| RunError::SwitchGone { switch })?;
+        Ok(Counted { queues, ..self.drivers[switch].counted(switch)? })
     }
 
     fn gone(&mut self) -> Option<usize> {
@@ -62,36 +66,32 @@ impl Keeper for Switches {
 pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
     let profile = Profile::software_with(config.payload_bytes / 4, config.mode.numerics());
     let (ios, addresses) = sockets(config)?;
-    let limits = Limits { ports_max: CONTROL_PORT - 1, ..Limits::of(&profile, 0) };
-    let site = |address: &Option<SocketAddr>| Site {
-        limits,
-        address: *address,
-        first_slot: 0,
-        first_port: 0,
-        first_group: 1,
-        shared: None,
-    };
-    let sites: Vec<Site> = addresses.iter().map(site).collect();
+    let limits = Limits::of(&profile, 0);
     let (workers, own) = clients(config, &addresses)?;
-    let plan =
-        TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
+    let placed = place(config, limits, &addresses, &own)?;
+    let ports = ports(&placed, addresses.len());
     let mut switches = Switches { drivers: Vec::new(), running: Vec::new() };
-    for (index, io) in ios.into_iter().enumerate() {
+    for (index, (io, ports)) in ios.into_iter().zip(ports).enumerate() {
         let address = addresses[index].ok_or(IoError::Unsupported("asking for its address"))?;
-        let (running, shared) = one(config, &plan, index, address, &profile, io)?;
+        let peer = |neighbour: Neighbour| match neighbour {
+            Neighbour::Switch(switch) => addresses[switch],
+            Neighbour::End(end) => own[end],
+        };
+        let peers = (1..).zip(ports.neighbours).filter_map(|(port, at)| Some((port, peer(at)?)));
+        let (running, shared) = one(config, peers.collect(), index, address, &profile, io)?;
         switches.running.push(running);
         switches.drivers.push(shared);
     }
     let workers = (addresses.len() as u64..).zip(workers).map(|(end, io)| faulty(io, config, end)).collect();
     let drivers = switches.drivers.iter().map(|driver| Box::new(driver.clone()) as Box<dyn SwitchDriver>);
     let drivers = drivers.collect();
-    Ok(Fabric { plan, drivers, workers, keeper: Box::new(switches), carrier: Carrier::Udp, note: None })
+    Ok(Fabric { placed, drivers, workers, keeper: Box::new(switches), carrier: Carrier::Udp, note: None })
 }
 
-/// One switch, empty, its ports bound, and the driver that gives it the program.
+/// One switch, empty, with these peers at its ports, and the driver that gives it the program.
 fn one(
     config: &RunConfig,
-    plan: &TreePlan,
+    peers: Vec<(u16, SocketAddr)>,
     index: usize,
     address: SocketAddr,
     profile: &Profile,
@@ -100,16 +100,18 @@ fn one(
     let failed =
         |source: Box<dyn std::error::Error + Send + Sync>| RunError::Remote { switch: index, source };
     let empty = Box::new(EmptyPipeline::new(profile.lane_words));
-    let switch = Switch::bare(empty, faulty(io, config, index as u64));
+    let mut switch = Switch::bare(empty, faulty(io, config, index as u64));
+    if let Some(queues) = queues(config, None) {
+        switch = switch.with_queues(&queues).map_err(RunError::Queues)?;
+    }
     let handle = switch.handle();
     let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());
     let thread = Some(thread.map_err(RunError::Thread)?);
     let mut running = Running { server: None, handle: handle.clone(), thread };
     let control = UdpControlPort::connect(LOCAL, address).map_err(|error| failed(error.into()))?;
     let own = control.local_addr().map_err(|error| failed(error.into()))?;
-    let mut ports: Vec<(u16, SocketAddr)> = vec![(CONTROL_PORT, own)];
-    ports.extend(plan.switch_plans()[index].ports.iter().filter_map(|at| Some((at.port + 1, at.peer?))));
-    let peers = ports.clone();
+    let mut ports = peers.clone();
+    ports.push((CONTROL_PORT, own));
     handle
         .call(move |core| ports.into_iter().try_for_each(|(port, peer)| core.bind_port(port, peer)))
         .map_err(|_| RunError::SwitchGone { switch: index })??;

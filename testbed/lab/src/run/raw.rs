@@ -27,28 +27,35 @@ pub(super) struct Network {
 /// Makes the namespaces, and opens everybody's end.
 pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Network, RunError> {
     let (switches, workers) = (config.shape.above.len(), config.shape.workers.len());
+    let leaves = config.leaves();
     let datagram_len_max = datagram_len_max(config);
     let mtu = (OUTER_LEN - 14 + datagram_len_max).max(1500);
     let namespaces = build(switches, workers, mtu)?;
     let address = |place| SocketAddr::V4(SocketAddrV4::new(ip(place), UDP_PORT));
-    let open = |place: Attachment, number: usize, peer: Option<SocketAddr>| {
-        let choice = choice(carrier, (number, switches + workers), mtu)?;
+    // A worker's end in its group has the next UDP port.
+    let own = |end: usize| {
+        let ip = ip(Attachment::Worker(end % workers));
+        SocketAddr::V4(SocketAddrV4::new(ip, UDP_PORT + (end / workers) as u16))
+    };
+    let open = |place: Attachment, number: usize, own: SocketAddr, peer: Option<SocketAddr>| {
+        let choice = choice(carrier, (number, switches + leaves.len()), mtu)?;
         let hub = peer.is_none();
-        let opening = OpenOptions { peer, datagram_len_max, hub, ..OpenOptions::at(address(place)) };
+        let opening = OpenOptions { peer, datagram_len_max, hub, ..OpenOptions::at(own) };
         let name = place.namespace(&namespaces);
         let opened = within(&name, move || netfold_dpdk::open(&choice, &opening));
         let opened = opened.map_err(|error| RunError::Network(Box::new(error)))?;
         opened.map_err(|error| RunError::Io(error.into()))
     };
-    let at = |switch| open(Attachment::Switch(switch), switch, None);
-    let towards = |(rank, leaf): (usize, &usize)| {
-        open(Attachment::Worker(rank), switches + rank, Some(address(Attachment::Switch(*leaf))))
+    let at = |switch| open(Attachment::Switch(switch), switch, address(Attachment::Switch(switch)), None);
+    let towards = |(end, leaf): (usize, &usize)| {
+        let switch = address(Attachment::Switch(*leaf));
+        open(Attachment::Worker(end % workers), switches + end, own(end), Some(switch))
     };
     Ok(Network {
         switches: (0..switches).map(at).collect::<Result<_, _>>()?,
-        workers: config.shape.workers.iter().enumerate().map(towards).collect::<Result<_, _>>()?,
+        workers: leaves.iter().enumerate().map(towards).collect::<Result<_, _>>()?,
         switch_addresses: (0..switches).map(|switch| Some(address(Attachment::Switch(switch)))).collect(),
-        worker_addresses: (0..workers).map(|rank| Some(address(Attachment::Worker(rank)))).collect(),
+        worker_addresses: (0..leaves.len()).map(|end| Some(own(end))).collect(),
         namespaces,
     })
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use netfold_controller::ticket::TicketKey;
-use netfold_controller::tree::{Site, TreePlan};
 use netfold_controller::{Limits, SwitchDriver};
 use netfold_embedded::{LocalDriver, PORTS_MAX};
 use netfold_io::shm::{Hub, Spoke};
@@ -15,6 +14,7 @@ use netfold_io::{IoError, PacketIo, loopback};
 use netfold_p4::ir::Program;
 use netfold_p4::profile::Profile;
 use netfold_p4::{allreduce, p4info};
+use netfold_switch::queue::{ClassConfig, PortConfig, QUEUES_MAX};
 use netfold_switch::{
     Handle, InterpretedPipeline, Pipeline, QueueConfig, Switch, SwitchCounters, numeric_pipeline,
 };
@@ -22,7 +22,9 @@ use netfold_wire::{LaneOps, TAG_LEN, header};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty, job};
+use super::fabric::{Carrier, Counted, Fabric, Keeper, faulty};
+use super::layout::{Placed, place, ports};
+use super::ports::OwnPorts;
 use super::{Nic, RunConfig, RunError, SwitchKind, raw};
 use netfold_testkit::namespace::NamespaceSet;
 
@@ -85,36 +87,47 @@ pub(super) fn start(config: &RunConfig, carrier: Carrier) -> Result<Fabric, RunE
         authenticates: config.authenticated,
     };
     let Ends { namespaces, mut ios, addresses, mut workers, own } = ends(config, carrier)?;
-    let site = |address| Site { limits, address, first_slot: 0, first_port: 0, first_group: 1, shared: None };
-    let sites: Vec<Site> = addresses.iter().map(|address| site(*address)).collect();
-    let mut plan =
-        TreePlan::new(job(config), &config.shape, &sites, &own)?.with_numerics(config.mode.numerics())?;
+    let mut placed = place(config, limits, &addresses, &own)?;
     if config.authenticated {
-        let secret = TicketKey::generate(&mut StdRng::seed_from_u64(config.seed));
-        plan = plan.authenticated(&config.shape, &secret);
+        for (number, placed) in (0..).zip(&mut placed) {
+            let secret = TicketKey::generate(&mut StdRng::seed_from_u64(config.seed.wrapping_add(number)));
+            placed.plan = placed.plan.clone().authenticated(&placed.layout.shape, &secret);
+        }
     }
+    let ports = ports(&placed, switches);
     if carrier == Carrier::Rings {
-        (ios, workers) = rings(config, &plan);
+        (ios, workers) = rings(config, &placed);
     }
     let mut threads = Threads { all: Vec::new(), _namespaces: namespaces };
     let mut drivers: Vec<Box<dyn SwitchDriver>> = Vec::with_capacity(switches);
-    for (index, (pipeline, io)) in pipelines.into_iter().zip(ios).enumerate() {
-        let switch = Switch::new(pipeline, faulty(io, config, index as u64));
-        let switch = match (&config.uplink, plan.switch_plans()[index].node.parent) {
-            (Some(uplink), Some(parent)) => {
-                let ports = [(parent.port, uplink.clone())].into();
-                let queues = QueueConfig { ports, seed: config.seed, ..QueueConfig::default() };
-                switch.with_queues(&queues).map_err(RunError::Queues)?
-            }
-            _ => switch,
-        };
+    for (index, ((pipeline, io), ports)) in pipelines.into_iter().zip(ios).zip(ports).enumerate() {
+        let mut switch = Switch::new(pipeline, faulty(io, config, index as u64));
+        let parent = placed[0].plan.switch_plans()[index].node.parent.map(|parent| parent.port);
+        if let Some(queues) = queues(config, parent) {
+            switch = switch.with_queues(&queues).map_err(RunError::Queues)?;
+        }
         let handle = switch.handle();
-        drivers.push(Box::new(LocalDriver::new(handle.clone(), limits, config.mode.numerics())));
+        let driver = LocalDriver::new(handle.clone(), limits, config.mode.numerics());
+        drivers.push(Box::new(OwnPorts::new(driver, ports.own)));
         let thread = std::thread::Builder::new().name(format!("switch-{index}")).spawn(move || switch.run());
         threads.all.push((handle, Some(thread.map_err(RunError::Thread)?)));
     }
     let workers = (switches as u64..).zip(workers).map(|(index, io)| faulty(io, config, index)).collect();
-    Ok(Fabric { plan, drivers, workers, keeper: Box::new(threads), carrier, note: None })
+    Ok(Fabric { placed, drivers, workers, keeper: Box::new(threads), carrier, note: None })
+}
+
+/// The queues of a switch, if it has any: one for every two classes, and those of a slow uplink.
+pub(super) fn queues(config: &RunConfig, parent: Option<u16>) -> Option<QueueConfig> {
+    let uplink = config.uplink.clone().zip(parent);
+    if config.classes == 1 && uplink.is_none() {
+        return None;
+    }
+    let port = match config.classes {
+        1 => PortConfig::default(),
+        _ => PortConfig::strict(QUEUES_MAX as u8, &ClassConfig::default()),
+    };
+    let ports = uplink.map(|(uplink, port)| (port, uplink)).into_iter().collect();
+    Some(QueueConfig { port, ports, seed: config.seed, ..QueueConfig::default() })
 }
 
 /// What packets go through; of rings nothing yet, because they follow the plan.
@@ -133,7 +146,7 @@ fn ends(config: &RunConfig, carrier: Carrier) -> Result<Ends, RunError> {
             ios: Vec::new(),
             addresses: vec![None; config.shape.above.len()],
             workers: Vec::new(),
-            own: vec![None; config.shape.workers.len()],
+            own: vec![None; config.leaves().len()],
         }),
         Carrier::Shm => {
             let ((ios, addresses), (workers, own)) = shared(config)?;
@@ -172,24 +185,29 @@ pub(super) fn datagram_len_max(config: &RunConfig) -> usize {
     header::LEN + config.payload_bytes as usize + TAG_LEN
 }
 
-/// Nodes of a mesh of rings: switches, then workers. A switch's links are its ports in the plan's order.
-fn rings(config: &RunConfig, plan: &TreePlan) -> (Vec<End>, Vec<End>) {
-    let switches = plan.switch_plans().len();
+/// Nodes of a mesh of rings: switches, then workers' ends. A switch's links are its own ports in order.
+fn rings(config: &RunConfig, placed: &[Placed]) -> (Vec<End>, Vec<End>) {
+    let (switches, ends) = (config.shape.above.len(), config.leaves().len());
     let mut edges = Vec::new();
-    // From the leaves up, a switch has all its children before its parent.
-    for &switch in plan.order().iter().rev() {
-        let below = |above: &Option<usize>| *above == Some(switch);
-        let children = (0..switches).filter(|child| below(&config.shape.above[*child]));
-        edges.extend(children.map(|child| (switch, child)));
-        let ranks = plan.workers().iter().enumerate().filter(|(_, (leaf, _))| *leaf == switch);
-        edges.extend(ranks.map(|(rank, _)| (switch, switches + rank)));
+    for (number, Placed { layout, plan }) in placed.iter().enumerate() {
+        // From the leaves up, a switch has all its children before its parent.
+        for &local in plan.order().iter().rev() {
+            let below = |above: &Option<usize>| *above == Some(local);
+            let switch = layout.switches[local];
+            // Groups use the links of the job between switches.
+            if number == 0 {
+                let children = (0..switches).filter(|child| below(&layout.shape.above[*child]));
+                edges.extend(children.map(|child| (switch, child)));
+            }
+            let ranks = layout.ends.iter().zip(&layout.shape.workers).filter(|(_, leaf)| **leaf == local);
+            edges.extend(ranks.map(|(end, _)| (switch, switches + end)));
+        }
     }
     // A window and its acks, and as much again for retransmissions, so that no thread waits on a full ring.
-    let ring_len = 4 * config.slots as usize;
-    let nodes = switches + plan.workers().len();
-    let mut nodes = loopback::mesh(nodes, &edges, ring_len, datagram_len_max(config)).into_iter();
+    let ring_len = 4 * config.slots as usize * usize::from(config.classes);
+    let mut nodes = loopback::mesh(switches + ends, &edges, ring_len, datagram_len_max(config)).into_iter();
     let mut take = |count| nodes.by_ref().take(count).map(|node| Box::new(node) as End).collect();
-    (take(switches), take(plan.workers().len()))
+    (take(switches), take(ends))
 }
 
 /// One socket for each switch, and its address.
@@ -205,10 +223,10 @@ pub(super) fn sockets(config: &RunConfig) -> Result<(Vec<End>, Vec<Option<Socket
 }
 
 /// Ends, and their addresses.
-type Placed = (Vec<End>, Vec<Option<SocketAddr>>);
+type Addressed = (Vec<End>, Vec<Option<SocketAddr>>);
 
 /// Hosts: each switch has a socket to others, where there are others, and rings to the workers beside it.
-fn shared(config: &RunConfig) -> Result<(Placed, Placed), RunError> {
+fn shared(config: &RunConfig) -> Result<(Addressed, Addressed), RunError> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = format!("testbed-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed));
     let longest = datagram_len_max(config);
@@ -220,8 +238,8 @@ fn shared(config: &RunConfig) -> Result<(Placed, Placed), RunError> {
         Ok(Box::new(Hub::open(&name(switch)?, LOCAL, longest, (!alone).then_some(socket))?))
     };
     let ios = sockets.into_iter().enumerate().map(hub).collect::<Result<Vec<_>, _>>()?;
-    let (mut workers, mut own): Placed = (Vec::new(), Vec::new());
-    for &leaf in &config.shape.workers {
+    let (mut workers, mut own): Addressed = (Vec::new(), Vec::new());
+    for leaf in config.leaves() {
         let io = Spoke::attach(&name(leaf)?, LOCAL.ip(), longest)?;
         own.push(io.local_addr());
         workers.push(Box::new(io));
@@ -229,14 +247,14 @@ fn shared(config: &RunConfig) -> Result<(Placed, Placed), RunError> {
     Ok(((ios, addresses), (workers, own)))
 }
 
-/// One socket for each worker, towards its switch, and its address.
+/// One socket for each worker's end, towards its switch, and its address.
 pub(super) fn clients(
     config: &RunConfig,
     switches: &[Option<SocketAddr>],
 ) -> Result<(Vec<End>, Vec<Option<SocketAddr>>), RunError> {
     let udp = UdpConfig { datagram_len_max: datagram_len_max(config), ..UdpConfig::default() };
     let (mut ios, mut addresses): (Vec<End>, _) = (Vec::new(), Vec::new());
-    for &leaf in &config.shape.workers {
+    for leaf in config.leaves() {
         let switch = switches[leaf].ok_or(IoError::Unsupported("asking for its address"))?;
         let io = UdpIo::connect_from(LOCAL, switch, udp)?;
         addresses.push(io.local_addr());

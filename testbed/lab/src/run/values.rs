@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use netfold::quantize::{Lanes, Quantizer, simulate};
-use netfold::{Collective, Communicator, Element, Mode, OpReport, ReduceOp};
+use netfold::{AsyncHandle, Collective, Communicator, Element, Error, Mode, ReduceOp};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -166,45 +166,40 @@ impl<T: Value> Tensors<T> {
         Self { inputs, expected, first: OnceLock::new() }
     }
 
-    /// Runs a collective on one rank's tensor; how many elements were compared, how many of them are not what they must be, and how it went.
-    pub(super) fn run(
+    /// Starts a collective on one rank's tensor, in a class of operations.
+    pub(super) fn start(
         &self,
         comm: &Communicator,
         collective: Collective,
-    ) -> Result<(u64, u64, OpReport), netfold::Error> {
-        let (rank, ranks) = (usize::from(comm.rank()), usize::from(comm.world_size()));
-        let mut tensor = self.inputs[rank].clone();
+        class: u8,
+    ) -> Result<AsyncHandle<T>, Error> {
+        let ranks = usize::from(comm.world_size());
+        let mut tensor = self.inputs[usize::from(comm.rank())].clone();
         let part = tensor.len() / ranks;
-        let (checked, wrong, report) = match collective {
-            Collective::Reduce { root } => {
-                let report = comm.reduce(&mut tensor, ReduceOp::Sum, root)?;
-                if rank == usize::from(root) {
-                    (tensor.len(), self.wrong_part(&tensor, 0), report)
-                } else {
-                    (0, 0, report)
-                }
-            }
-            Collective::ReduceScatter => {
-                let mut own = vec![T::default(); part];
-                let report = comm.reduce_scatter(&tensor[..part * ranks], &mut own, ReduceOp::Sum)?;
-                (part, self.wrong_part(&own, rank * part), report)
-            }
-            Collective::Broadcast { root } => {
-                let report = comm.broadcast(&mut tensor, root)?;
-                (tensor.len(), differing(&tensor, &self.inputs[usize::from(root)]), report)
-            }
+        match collective {
+            Collective::ReduceScatter => tensor.truncate(part * ranks),
+            Collective::AllGather => tensor.truncate(part),
+            _ => {}
+        }
+        comm.run_async(collective, tensor, ReduceOp::Sum, class)
+    }
+
+    /// How many elements of a rank's result are compared, and how many of them are not what they must be.
+    pub(super) fn check(&self, comm: &Communicator, collective: Collective, result: &[T]) -> (u64, u64) {
+        let rank = usize::from(comm.rank());
+        let wrong = match collective {
+            Collective::Reduce { root } if rank != usize::from(root) => return (0, 0),
+            Collective::Reduce { .. } => self.wrong_part(result, 0),
+            Collective::ReduceScatter => self.wrong_part(result, rank * result.len()),
+            Collective::Broadcast { root } => differing(result, &self.inputs[usize::from(root)]),
             Collective::AllGather => {
-                let mut all = vec![T::default(); part * ranks];
-                let report = comm.all_gather(&tensor[..part], &mut all)?;
-                let parts = all.chunks(part.max(1)).zip(&self.inputs);
-                (all.len(), parts.map(|(found, input)| differing(found, &input[..part])).sum(), report)
+                let part = result.len() / usize::from(comm.world_size());
+                let parts = result.chunks(part.max(1)).zip(&self.inputs);
+                parts.map(|(found, input)| differing(found, &input[..part])).sum()
             }
-            _ => {
-                let report = comm.all_reduce(&mut tensor, ReduceOp::Sum)?;
-                (tensor.len(), self.wrong(&tensor), report)
-            }
+            _ => self.wrong(result),
         };
-        Ok((checked as u64, wrong, report))
+        (result.len() as u64, wrong)
     }
 
     /// Elements of a part of the reduction, from element `first` on, that are not what they must be.

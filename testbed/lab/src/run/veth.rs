@@ -18,8 +18,8 @@ use netfold_wire::frame::OUTER_LEN;
 use netfold_wire::header;
 
 use super::bmv2::{
-    CONTROL_PORT, both_ways, controller_address, drive, mac, plan, profile_and_limits, switch_address,
-    worker_address,
+    CONTROL_PORT, both_ways, controller_address, drive, end_address, mac, placed, profile_and_limits,
+    switch_address, worker_address,
 };
 use super::fabric::{Carrier, Counted, Fabric, Keeper};
 use super::remote::SharedDriver;
@@ -99,8 +99,9 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         return Err(RunError::Tool(tool));
     }
     let (_, limits) = profile_and_limits(config);
-    let plan = plan(config, limits)?;
-    let namespaces = build(config, &plan)?;
+    let placed = placed(config, limits)?;
+    let plan = &placed[0].plan;
+    let namespaces = build(config, plan)?;
     let mut processes = Vec::new();
     let mut drivers: Vec<SharedDriver> = Vec::new();
     for (switch, place) in plan.switch_plans().iter().enumerate() {
@@ -113,22 +114,22 @@ pub(super) fn start(config: &RunConfig) -> Result<Fabric, RunError> {
         let towards = SocketAddr::V4(switch_address(switch));
         let control = within(&namespace, || UdpControlPort::connect(local, towards))?;
         let control = Box::new(control.map_err(|error| RunError::Network(Box::new(error)))?);
-        drivers.push(drive(process.p4runtime(), switch, &plan, config, control)?);
+        drivers.push(drive(process.p4runtime(), switch, plan, config, control)?);
         processes.push(process);
     }
     let mut workers: Vec<Box<dyn PacketIo>> = Vec::new();
-    for (rank, (leaf, _)) in plan.workers().iter().enumerate() {
-        let (own, switch) = (worker_address(rank).into(), switch_address(*leaf).into());
+    for (end, leaf) in config.leaves().into_iter().enumerate() {
+        let (own, switch) = (end_address(config, end).into(), switch_address(leaf).into());
         // A pair of interfaces hands runs of datagrams over uncut, and bmv2 would take one for a packet.
         let datagram_len_max = header::LEN + config.payload_bytes as usize;
         let udp = UdpConfig { gso: false, gro: false, datagram_len_max, ..UdpConfig::default() };
         let open = move || -> Result<UdpIo, IoError> { UdpIo::connect_from(own, switch, udp) };
-        let io = within(&namespaces.name('w', rank), open)??;
-        workers.push(both_ways(Box::new(io), config, (plan.switch_plans().len() + rank) as u64));
+        let io = within(&namespaces.name('w', end % plan.workers().len()), open)??;
+        workers.push(both_ways(Box::new(io), config, (plan.switch_plans().len() + end) as u64));
     }
     let controls = drivers.iter().map(|driver| Box::new(driver.clone()) as Box<dyn SwitchDriver>).collect();
     let keeper = Box::new(Switches { drivers, processes, _namespaces: namespaces });
-    Ok(Fabric { drivers: controls, workers, keeper, carrier: Carrier::Veth, note: None, plan })
+    Ok(Fabric { placed, drivers: controls, workers, keeper, carrier: Carrier::Veth, note: None })
 }
 
 /// Makes the namespaces and everything between them.

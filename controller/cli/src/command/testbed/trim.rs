@@ -54,7 +54,8 @@ pub(super) struct Trim {
     seed: u64,
 }
 
-fn part(text: &str) -> Result<f64, String> {
+/// A tolerance above 0.
+pub(super) fn part(text: &str) -> Result<f64, String> {
     let part = text.parse::<f64>().ok().filter(|part| Tolerance::fraction(*part).is_some_and(Tolerance::any));
     part.ok_or_else(|| "expected a fraction above 0 and up to 1, as in 0.1".into())
 }
