@@ -255,11 +255,12 @@ function fillJobRow(row, job) {
   const name = jobName(job.name);
   const places = job.trees.flatMap((tree) => tree.places);
   const slots = places.reduce((sum, place) => sum + place.slots, 0);
+  const shared = places.some((place) => place.shared) ? ", shared" : "";
   const switches = [...new Set(places.map((place) => place.switch))].join(", ");
   const traffic = job.traffic;
   const texts = [
     null, null, jobState(job), job.spec.world, traffic ? bytesPerSecond(traffic.goodput) : "\u2013", null,
-    traffic ? percent(traffic.retransmission_ratio) : "\u2013", job.spec.mode, job.spec.trees, count(slots), job.epoch, switches,
+    traffic ? percent(traffic.retransmission_ratio) : "\u2013", job.spec.mode, job.spec.trees, count(slots) + shared, job.epoch, switches,
   ];
   texts.forEach((text, index) => {
     if (text !== null) row.cells[index].textContent = String(text);
@@ -331,6 +332,7 @@ function drawJob(snapshot) {
   const texts = [...job.findings.map((finding) => finding.text), ...groups];
   at("findings").replaceChildren(...texts.map((text) => element("li", "", text)));
   drawStalls(job);
+  drawSharing(job);
   at("pattern").textContent = patternText(job);
   at("paths").textContent = job.paths ? pathsText(job.paths) : "";
   drawGoodput(job);
@@ -354,6 +356,19 @@ function drawStalls(job) {
   );
   at("explain").hidden = job.stalls.length === 0;
   at("explain-command").textContent = `netfold job explain ${jobName(job.name)}`;
+}
+
+// Whether a tree shares slots, and why; nothing where the controller has not decided about it.
+function sharingText(group, tree) {
+  if (!tree.sharing) return [];
+  const spilled = tree.spilled ? `; ${counted(tree.spilled, "contribution")} found no slot and went to the aggregator` : "";
+  return [`${group}tree ${tree.tree} ${tree.sharing}${spilled}`];
+}
+
+function drawSharing(job) {
+  const groups = job.groups.flatMap((group) => group.trees.flatMap((tree) => sharingText(`group ${group.group}, `, tree)));
+  const texts = job.trees.flatMap((tree) => sharingText("", tree)).concat(groups);
+  at("sharing").replaceChildren(...texts.map((text) => element("li", "", text)));
 }
 
 function patternText(job) {
@@ -454,7 +469,7 @@ function drawTree(tree, top, slow) {
     const node = shape("g", { class: "switch", "data-name": place.switch });
     node.append(shape("rect", { x: x - 50, y: y - 14, width: 100, height: 28, rx: 6 }), shape("text", { x, y: y + 4 }, place.switch));
     const last = place.first_slot + place.slots - 1;
-    node.append(shape("title", {}, `${place.switch}: slots ${place.first_slot} to ${last}, ${place.workers} workers`));
+    node.append(shape("title", {}, `${place.switch}: slots ${place.first_slot} to ${last}${place.shared ? ", shared" : ""}, ${place.workers} workers`));
     nodes.push(node, ...drawWorkers(tree, place, x, y + 26, slow));
   }
   const title = shape("text", { x: 8, y: top + 12, class: "small start" }, `tree ${tree.tree}: ${tree.phase}, epoch ${tree.epoch ?? "none"}`);

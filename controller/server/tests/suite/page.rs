@@ -208,6 +208,7 @@ fn the_page_draws_switches_slots_jobs_and_events() {
         "takes no more jobs",
         "duplicate",
         "begins operations",
+        "tree 0 shares slots of 'leaf1' below aggregator 'spine'; 12 contributions found no slot and went to the aggregator",
         "Each worker has 16 paths (weighted). Paths avoided: rank 2 avoids 5 (0.10 % of its packets, 40.0 ms).",
         "100 Gbit/s",
         // Of the links between switches, and of those to hosts.
@@ -424,6 +425,32 @@ fn a_stall_is_explained_at_its_job_and_the_cause_is_a_text() {
     let hidden =
         "document.querySelector('#explain').hidden && document.querySelectorAll('#stalls li').length === 0";
     assert_eq!(page.evaluate(hidden), true);
+}
+
+#[test]
+fn a_job_shows_whether_it_shares_slots_and_why() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium");
+        return;
+    };
+    let shares = "shares slots of 'leaf1' below aggregator '<img src=x onerror=alert(1)>': too few are free";
+    let own = "has slots of its own at 'leaf1': as many as it asks for are free";
+    let served = Served::open(Plane::sharing(shares, own));
+    let mut page = Browser::open(&browser, "sharing", &format!("http://{}/", served.front.http().unwrap()));
+    page.wait_for("document.body.dataset.drawn === '1750000000000'");
+    let texts = "[...document.querySelectorAll('#sharing li')].map((line) => line.textContent)";
+    let job = format!("tree 0 {shares}; 12 contributions found no slot and went to the aggregator");
+    let group = format!("group pipeline, tree 2 {own}");
+    assert_eq!(page.evaluate(texts), json!([job, group]));
+    assert_eq!(page.evaluate("document.querySelectorAll('img').length"), 0);
+    let slots = "document.querySelector('#jobs tbody tr').cells[9].textContent";
+    assert_eq!(page.evaluate(slots), "384, shared");
+    // A controller that does not decide says nothing.
+    page.evaluate(
+        "draw({ ...latest, jobs: latest.jobs.map((job) => ({ ...job, groups: [], trees: job.trees.map((tree) => ({ ...tree, sharing: null, places: [] })) })) })",
+    );
+    assert_eq!(page.evaluate("document.querySelectorAll('#sharing li').length"), 0);
+    assert_eq!(page.evaluate(slots), "0");
 }
 
 #[test]

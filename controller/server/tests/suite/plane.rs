@@ -10,9 +10,9 @@ use netfold_controller::record::{JobName, JobSpec, JobState, Quota, StoredRecord
 use netfold_controller::server::{Control, ControlStub};
 use netfold_controller::view::SnapshotScope;
 use netfold_controller::view::{
-    AccessView, AvoidedPathView, ControllerEvent, Finding, FindingKind, JobView, LinkJobView, LinkTraffic,
-    LinkView, MemberView, PathsView, PlaceView, RangeView, Snapshot, StallReportCounters, StallView,
-    SwitchView, TenantView, TrafficView, TreeView,
+    AccessView, AvoidedPathView, ControllerEvent, Finding, FindingKind, GroupView, JobView, LinkJobView,
+    LinkTraffic, LinkView, MemberView, PathsView, PlaceView, RangeView, Snapshot, StallReportCounters,
+    StallView, SwitchView, TenantView, TrafficView, TreeView,
 };
 use netfold_server::access::Access;
 use netfold_server::{Frontend, FrontendConfig, Tls};
@@ -166,6 +166,29 @@ impl Plane {
     /// One tenant with a running job of that name.
     pub(crate) fn named(job: &str) -> Self {
         Self::with([running(name("red", job), 0, "spine1")], [tenant("red", RED)])
+    }
+
+    /// One tenant with a job that shares slots, of which a group has slots of its own, each for such a reason.
+    pub(crate) fn sharing(shares: &str, own: &str) -> Self {
+        let mut job = running(name("red", "train"), 0, "spine1");
+        job.trees[0].places[1].shared = true;
+        job.trees[0].sharing = Some(shares.into());
+        let trees = job.trees.iter().cloned().map(|tree| TreeView {
+            tree: 2,
+            spilled: None,
+            sharing: Some(own.into()),
+            ..tree
+        });
+        job.groups = vec![GroupView {
+            group: "pipeline".into(),
+            spec: job.spec,
+            state: JobState::Running,
+            epoch: 8,
+            traffic: None,
+            findings: Vec::new(),
+            trees: trees.collect(),
+        }];
+        Self::with([job], [tenant("red", RED)])
     }
 
     /// One tenant with a job that stalls and has stalled before, for such a cause.
