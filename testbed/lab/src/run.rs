@@ -1,8 +1,9 @@
 //! One job through a tree of switches, from the planning of the tree to the last element checked.
 //!
 //! [`Run::start`] builds a topology, starts its switches, plans the job's tree and installs it over the seam that every
-//! switch has ([`netfold_controller::SwitchDriver`]), and connects real workers. [`Run::round`] does one all-reduce on all of them and compares
-//! every element of every worker, bit for bit, with the reduction worked out apart. Faults of the configuration are on
+//! switch has ([`netfold_controller::SwitchDriver`]), and connects real workers. [`Run::round`] does one collective on all of them, in each class, and compares
+//! every element of every worker, bit for bit, with the reduction worked out apart; [`Run::group_round`] the same in the job's process groups, which have slots
+//! of their own at the same switches. Where sums may lack contributions, one is late in each operation, and a result is the sum of what it names. Faults of the configuration are on
 //! every link, in both directions, those between switches included.
 
 mod bmv2;
