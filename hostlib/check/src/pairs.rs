@@ -33,7 +33,7 @@ const HOST_LEN_MAX: usize = 256;
 pub const WORLD_MAX: u16 = 256;
 
 /// Version of the packets and of what ranks exchange.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The time of day, as this rank has it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,15 +49,27 @@ impl Clock {
     }
 }
 
+/// The number of the path that a fabric is said to give to UDP packets from one address to another, if it is known.
+#[derive(Clone, Copy)]
+pub struct Prediction<'a>(pub &'a (dyn Fn(SocketAddr, SocketAddr) -> Option<u8> + Sync));
+
+impl std::fmt::Debug for Prediction<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prediction")
+    }
+}
+
 /// What to measure with.
 #[derive(Debug, Clone, Copy)]
-pub struct PairsConfig {
+pub struct PairsConfig<'a> {
     /// This host's address; `None`: the one by which the ranks found each other.
     pub bind: Option<IpAddr>,
     /// Bytes of lanes of a job's packets.
     pub payload_bytes: u32,
     /// The time of day.
     pub clock: Clock,
+    /// By what the paths that UDP ports take are predicted: ranks may differ.
+    pub prediction: Option<Prediction<'a>>,
 }
 
 /// What one rank measured towards another. Also what it says to the others.
@@ -166,7 +178,7 @@ pub enum PairsError {
 /// # Errors
 ///
 /// [`PairsError`]. Pairs that do not reach each other are no error, but reported.
-pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Vec<RankReport>, PairsError> {
+pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig<'_>) -> Result<Vec<RankReport>, PairsError> {
     let (rank, world) = (exchange.rank(), exchange.world());
     if !(2..=WORLD_MAX).contains(&world) {
         return Err(PairsError::World { world });
@@ -191,6 +203,7 @@ pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Vec<
                 peer,
                 to: addresses[usize::from(peer)],
                 datagram: header::LEN + config.payload_bytes as usize,
+                prediction: config.prediction,
             };
             let pair = probe.run().map_err(failed)?;
             let trace = if pair.reached { trace::trace(&probe).map_err(failed)? } else { Trace::default() };
@@ -212,7 +225,7 @@ pub fn measure(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Vec<
 }
 
 /// Agrees on the cookie of rank 0.
-fn greet(exchange: &mut dyn Exchange, config: &PairsConfig) -> Result<Cookie, PairsError> {
+fn greet(exchange: &mut dyn Exchange, config: &PairsConfig<'_>) -> Result<Cookie, PairsError> {
     let mut cookie = Cookie::default();
     // Without randomness packets of another check could be taken for those of this one, and no more.
     let _ = rustix::rand::getrandom(&mut cookie, rustix::rand::GetRandomFlags::empty());

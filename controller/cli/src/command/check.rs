@@ -3,17 +3,19 @@
 mod report;
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use netfold::{Builder, Communicator, TcpRendezvous};
 use netfold_check::host::{Needs, Readings};
-use netfold_check::pairs::{self, Clock, PairsConfig, PairsError};
+use netfold_check::pairs::{self, Clock, PairsConfig, PairsError, Prediction};
 use netfold_check::{Finding, Severity, switch};
+use netfold_controller::equal_paths::EqualPaths;
 use netfold_io::IoSpec;
 
+use super::controller::topology_in;
 use super::joining::JoinOptions;
 use super::launched;
 use super::switch::payload;
@@ -67,6 +69,13 @@ pub(crate) struct Check {
     /// This host's address for the other hosts' packets; the one that leads to rank 0 by default.
     #[arg(long, value_name = "IP", requires = "pairs")]
     address: Option<IpAddr>,
+    /// The hash by which the fabric spreads flows over its equal paths, as for `netfold switch`: it is checked whether UDP ports take the paths that it
+    /// predicts.
+    #[arg(long, value_name = "HASH,...", requires = "pairs", conflicts_with = "topology")]
+    path_hash: Option<EqualPaths>,
+    /// A topology file, whose `ecmp` is the hash.
+    #[arg(long, value_name = "FILE", requires = "pairs")]
+    topology: Option<PathBuf>,
     /// Seconds to wait for the other hosts.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(30..=86_400))]
     timeout: u64,
@@ -75,6 +84,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(self, output: &Output) -> Result<(), CliError> {
         let place = if self.pairs { Some(self.place()?) } else { None };
+        let paths = self.equal_paths()?;
         let readings = Readings::take(Path::new("/"), STEAL_INTERVAL);
         let unread = readings.unread();
         let mut findings = readings.judge(&Needs::new((&self.io).into()));
@@ -83,7 +93,7 @@ impl Check {
             report::switch(output, &measured)?;
             findings.extend(found);
         }
-        let pairs = place.map_or(Ok(Vec::new()), |place| self.check_pairs(output, place));
+        let pairs = place.map_or(Ok(Vec::new()), |place| self.check_pairs(output, place, paths));
         // What this host lacks may be why the others are not reached.
         findings.extend(pairs.as_deref().unwrap_or_default().iter().cloned());
         report::findings(output, &findings, &unread)?;
@@ -122,10 +132,21 @@ impl Check {
         Ok((place.rank, place.world))
     }
 
-    fn check_pairs(&self, output: &Output, (rank, world): (u16, u16)) -> Result<Vec<Finding>, CliError> {
+    fn check_pairs(
+        &self,
+        output: &Output,
+        (rank, world): (u16, u16),
+        paths: Option<EqualPaths>,
+    ) -> Result<Vec<Finding>, CliError> {
         let meeting = resolve(self.rendezvous.as_deref().unwrap_or_default())
             .map_err(|source| CliError::Job { rank, source })?;
-        let config = PairsConfig { bind: self.address, payload_bytes: self.payload, clock: Clock::default() };
+        let predict = |from, to| paths.and_then(|paths| paths.path(from, to));
+        let config = PairsConfig {
+            bind: self.address,
+            payload_bytes: self.payload,
+            clock: Clock::default(),
+            prediction: paths.is_some().then_some(Prediction(&predict)),
+        };
         let timeout = Duration::from_secs(self.timeout);
         let bar = output.bar(1, "{spinner} {msg}");
         bar.set_message(format!("{world} hosts check each other"));
@@ -137,6 +158,21 @@ impl Check {
         bar.finish_and_clear();
         report::pairs(output, &reports)?;
         Ok(pairs::judge(&reports, self.payload))
+    }
+}
+
+impl Check {
+    /// The equal paths of the fabric, where their hash is given.
+    fn equal_paths(&self) -> Result<Option<EqualPaths>, CliError> {
+        let Some(file) = &self.topology else { return Ok(self.path_hash) };
+        let paths = topology_in(file)?.equal_paths();
+        let missing = || {
+            CliError::Usage(format!(
+                "--topology {}: it names no hash of equal paths; give `ecmp = {{ hash = ..., paths = ... }}` there, or --path-hash",
+                file.display()
+            ))
+        };
+        paths.map(Some).ok_or_else(missing)
     }
 }
 

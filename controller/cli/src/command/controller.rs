@@ -509,7 +509,8 @@ fn placement(name: &str) -> Result<PlacementPolicy, String> {
     PlacementPolicy::from_name(name).ok_or_else(|| format!("give one of {names}"))
 }
 
-fn topology_in(path: &Path) -> Result<Topology, CliError> {
+/// The topology of a file.
+pub(super) fn topology_in(path: &Path) -> Result<Topology, CliError> {
     let unfit = |source: Box<dyn std::error::Error + Send + Sync>| CliError::Topology {
         path: path.to_owned(),
         source,

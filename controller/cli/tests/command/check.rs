@@ -94,10 +94,36 @@ fn options_of_pairs_belong_together() {
         "check --pairs --rank 2 --world 2 --rendezvous 127.0.0.1:1",
         "check --pairs --rank 0 --world 1 --rendezvous 127.0.0.1:1",
         "check --switch a:1 --controller b:1",
+        "check --path-hash crc32,paths=4",
+        "check --pairs --rank 0 --world 2 --rendezvous 127.0.0.1:1 --path-hash linux,paths=4",
+        "check --pairs --rank 0 --world 2 --rendezvous 127.0.0.1:1 --path-hash crc32,paths=4 --topology x",
     ] {
         let (code, lines) = run(arguments);
         assert_eq!((code, text(lines.last().unwrap(), "kind")), (Some(2), "usage"), "{arguments}: {lines:?}");
     }
+}
+
+/// The hash is that of a topology, too; one without a hash, or no file, is an error before anything is measured.
+#[test]
+fn the_hash_of_paths_is_in_a_topology() {
+    let folder = std::env::temp_dir().join(format!("netfold-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("fabric.toml");
+    let check = |hash: &str| format!("check --pairs --rank 0 --world 2 --rendezvous 192.0.2.1 {hash}");
+    let last = |hash: &str| {
+        let (code, mut lines) = run(&check(hash));
+        assert!(code != Some(0) && lines.len() == 1, "{hash}: {lines:?}");
+        lines.remove(0)
+    };
+    let topology = format!("--topology {}", file.display());
+    assert_eq!(text(&last(&topology), "kind"), "file");
+    let switch = "\n[[switch]]\nname = \"tor\"\np4runtime = \"127.0.0.1:1\"\nkind = \"software\"\n";
+    std::fs::write(&file, format!("ecmp = true\n{switch}")).unwrap();
+    let said = last(&topology);
+    assert!(text(&said, "message").contains("names no hash of equal paths"), "{said}");
+    std::fs::write(&file, format!("ecmp = {{ hash = \"md5\", paths = 4 }}\n{switch}")).unwrap();
+    assert_eq!(text(&last(&topology), "kind"), "topology");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

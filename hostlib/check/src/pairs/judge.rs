@@ -123,6 +123,7 @@ pub fn judge(reports: &[RankReport], payload_bytes: u32) -> Vec<Finding> {
     findings.extend(lengths(&reports, header::LEN as u32 + payload_bytes));
     findings.extend(ports(&reports));
     findings.extend(equal_paths(&reports));
+    findings.extend(predictions(&reports));
     findings.extend(losses(&reports));
     findings.extend(rates(&reports));
     findings.extend(clocks(&reports));
@@ -189,6 +190,32 @@ fn ports(reports: &Reports<'_>) -> Vec<Finding> {
         }
     };
     places.into_iter().map(finding).collect()
+}
+
+/// Ports that do not take the paths that the fabric's hash predicts.
+fn predictions(reports: &Reports<'_>) -> Vec<Finding> {
+    let elsewhere = |(from, to): Pair| reports.trace(from, to).ports_elsewhere > 0;
+    let bad = reports.pairs().filter(|(a, b)| elsewhere((*a, *b)) || elsewhere((*b, *a))).collect();
+    let finding = |place| {
+        let directions = reports.directions(place).into_iter();
+        let worst = directions.max_by_key(|(from, to)| reports.trace(*from, *to).ports_elsewhere);
+        let measured = worst.map_or_else(String::new, |(from, to)| {
+            let Trace { ports_predicted, ports_elsewhere, .. } = reports.trace(from, to);
+            format!(
+                "{ports_elsewhere} of {ports_predicted} UDP ports pass another router than most of the same predicted path, from rank {from} to rank {to}"
+            )
+        });
+        Finding {
+            severity: Severity::Warning,
+            check: "path_hash",
+            subject: reports.subject(place),
+            measured,
+            limit: "UDP ports of the same predicted path pass the same router: workers use ports that spread exactly by that hash".into(),
+            remedy: "have all routers use the hash, seed and number of paths that --path-hash names: on Linux `sysctl net.ipv4.fib_multipath_hash_policy` is 1,                      `net.ipv4.fib_multipath_hash_seed` the seed, `ip route` lists the paths, and `ethtool -K IFACE rxhash off` where interfaces hash; or leave --path-hash and                      `ecmp` of the topology out"
+                .into(),
+        }
+    };
+    blame(bad, reports.world()).into_iter().map(finding).collect()
 }
 
 /// The first routers of a rank and of another.
@@ -414,7 +441,7 @@ mod tests {
             let known = |peer| match (2 * rank < world, 2 * peer < world) {
                 (true, false) => Trace { first_router: Some(router(rank)), ..trace(rank, peer) },
                 (false, true) => {
-                    Trace { paths: 1, ports_traced: 1, first_router: Some(router(rank)), only_router: None }
+                    Trace { paths: 1, ports_traced: 1, first_router: Some(router(rank)), ..Trace::default() }
                 }
                 _ => Trace::default(),
             };
@@ -425,7 +452,7 @@ mod tests {
 
     fn by(spine: u16) -> Trace {
         let only_router = Some(IpAddr::from([10, 1, 0, spine as u8]));
-        Trace { paths: 1, ports_traced: 6, first_router: None, only_router }
+        Trace { paths: 1, ports_traced: 6, only_router, ..Trace::default() }
     }
 
     #[test]
@@ -459,6 +486,32 @@ mod tests {
         assert!(several.is_plausible());
         // Too few are known.
         assert_eq!(found(|from, to| if from == 0 { Trace::default() } else { by(to % 2) }), []);
+    }
+
+    #[test]
+    fn ports_that_take_other_paths_than_predicted_are_found() {
+        let trace = |ports_elsewhere| Trace {
+            paths: 2,
+            ports_traced: 16,
+            ports_predicted: 15,
+            ports_elsewhere,
+            ..Trace::default()
+        };
+        let found = |trace: &dyn Fn(u16, u16) -> Trace| {
+            let findings = judge(&at_two_routers(4, trace), PAYLOAD).into_iter();
+            findings.map(|finding| (finding.check, finding.subject, finding.measured)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&|_, _| trace(0)), []);
+        let one = found(&|from, to| trace(if (from, to) == (1, 2) { 6 } else { 0 }));
+        assert_eq!(one.len(), 1, "{one:?}");
+        assert_eq!((one[0].0, one[0].1.as_str()), ("path_hash", "the link of rank 1 and rank 2"));
+        assert!(
+            one[0].2.starts_with("6 of 15 UDP ports") && one[0].2.ends_with("from rank 1 to rank 2"),
+            "{one:?}"
+        );
+        // Both pairs of each host, of which the first is named.
+        let all = found(&|from, _| trace(4 + from as u8));
+        assert_eq!(all.iter().map(|(check, ..)| *check).collect::<Vec<_>>(), ["path_hash"; 2], "{all:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
 use super::packet::{Cookie, LEN, Reply, Request};
 use super::responder::DATAGRAM_MAX;
-use super::{Clock, PairReport};
+use super::{Clock, PairReport, Prediction};
 
 /// A reply is awaited for so long.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
@@ -52,6 +52,8 @@ pub(super) struct Probe<'a> {
     pub(super) to: SocketAddr,
     /// Bytes of a job's datagrams.
     pub(super) datagram: usize,
+    /// The paths of UDP ports, where they are predicted.
+    pub(super) prediction: Option<Prediction<'a>>,
 }
 
 /// A socket from which requests are sent, unfragmented.
@@ -63,6 +65,11 @@ struct Asking<'a> {
 }
 
 impl Probe<'_> {
+    /// The path of packets from an address of this rank to the other one, if it is predicted.
+    pub(super) fn predict(&self, from: SocketAddr) -> Option<u8> {
+        (self.prediction?.0)(from, self.to)
+    }
+
     /// Measures everything. What cannot be measured because nothing returns stays zero.
     pub(super) fn run(&self) -> io::Result<PairReport> {
         let mut report = PairReport { peer: self.peer, ports: PORTS, ..PairReport::default() };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use netfold_io::IoError;
@@ -39,13 +39,21 @@ pub struct Trace {
     pub first_router: Option<IpAddr>,
     /// The second, if all ports pass it, and the same routers everywhere else as far as they are known: the path is the same for all.
     pub only_router: Option<IpAddr>,
+    /// UDP ports whose router is known where there are several, and whose path is [predicted](super::Prediction).
+    pub ports_predicted: u8,
+    /// Those of them that pass another router than most ports of the same predicted path.
+    pub ports_elsewhere: u8,
 }
 
 impl Trace {
     /// Whether it can have been found.
     pub(super) fn is_plausible(&self) -> bool {
         let one_path = self.paths == 1 || self.only_router.is_none();
-        self.paths <= self.ports_traced && self.ports_traced <= PORTS && one_path
+        self.paths <= self.ports_traced
+            && self.ports_traced <= PORTS
+            && self.ports_predicted <= self.ports_traced
+            && self.ports_elsewhere <= self.ports_predicted
+            && one_path
     }
 }
 
@@ -74,16 +82,37 @@ impl Hops {
         self.routers(hop) == 1 && (0..FIRST).all(|port| self.0[hop].contains_key(&port))
     }
 
-    fn summary(&self) -> Trace {
-        // Of hops with as many routers the one where most ports are known.
-        let known = |hop: usize| (self.routers(hop), self.0[hop].len());
-        let (paths, traced) = (0..self.0.len()).map(known).max().unwrap_or_default();
+    /// What is known, with the predicted path of each port, if that is known, too.
+    fn summary(&self, predicted: &[Option<u8>]) -> Trace {
+        // Of hops with as many routers the one where most ports are known, and of these the last.
+        let known = |hop: usize| (self.routers(hop), self.0[hop].len(), hop);
+        let (paths, traced, hop) = (0..self.0.len()).map(known).max().unwrap_or_default();
+        let (ports_predicted, ports_elsewhere) = match paths {
+            0 | 1 => (0, 0),
+            _ => self.elsewhere(hop, predicted),
+        };
         Trace {
             paths: paths as u8,
             ports_traced: traced as u8,
             first_router: self.only(0),
             only_router: self.only(1).filter(|_| paths == 1 && self.is_single(1)),
+            ports_predicted,
+            ports_elsewhere,
         }
+    }
+
+    /// Ports with a predicted path whose router at a hop is known, and those of them that pass another than most ports of the same path. Several paths may lead
+    /// by one router, over parallel links.
+    fn elsewhere(&self, hop: usize, predicted: &[Option<u8>]) -> (u8, u8) {
+        let mut routers = BTreeMap::<u8, BTreeMap<IpAddr, u8>>::new();
+        for (port, router) in &self.0[hop] {
+            if let Some(path) = predicted.get(*port).copied().flatten() {
+                *routers.entry(path).or_default().entry(*router).or_default() += 1;
+            }
+        }
+        let all: u8 = routers.values().flat_map(BTreeMap::values).sum();
+        let most: u8 = routers.values().filter_map(|ports| ports.values().max()).sum();
+        (all, all - most)
     }
 }
 
@@ -114,7 +143,12 @@ pub(super) fn trace(probe: &Probe<'_>) -> io::Result<Trace> {
             break;
         }
     }
-    Ok(tracing.hops.summary())
+    let predict = |socket: &HopSocket| {
+        let from = rustix::net::getsockname(socket).ok().and_then(|from| SocketAddr::try_from(from).ok());
+        from.and_then(|from| probe.predict(from))
+    };
+    let predicted: Vec<Option<u8>> = tracing.sockets.iter().map(predict).collect();
+    Ok(tracing.hops.summary(&predicted))
 }
 
 /// The system's reason why a socket cannot be opened.
@@ -191,24 +225,49 @@ mod tests {
     fn paths_are_routers_at_the_same_distance() {
         let router = |number| Some(IpAddr::from([10, 0, 0, number]));
         let all = |router: u8| (0..FIRST).map(|port| (port, router)).collect::<Vec<_>>();
-        assert_eq!(hops(&[]).summary(), Trace::default());
-        assert_eq!(hops(&[&[], &[]]).summary(), Trace::default(), "routers that report nothing");
-        let one = hops(&[&[(2, 1)], &all(2), &[(0, 3)]]).summary();
-        let want = Trace { paths: 1, ports_traced: 6, first_router: router(1), only_router: router(2) };
+        let summary = |of: &[&[(usize, u8)]]| hops(of).summary(&[]);
+        assert_eq!(summary(&[]), Trace::default());
+        assert_eq!(summary(&[&[], &[]]), Trace::default(), "routers that report nothing");
+        let one = summary(&[&[(2, 1)], &all(2), &[(0, 3)]]);
+        let want = Trace {
+            paths: 1,
+            ports_traced: 6,
+            first_router: router(1),
+            only_router: router(2),
+            ..Trace::default()
+        };
         assert_eq!(one, want);
-        let two = hops(&[&all(1), &[(0, 2), (1, 4), (9, 2)], &[(0, 3)]]).summary();
-        let want = Trace { paths: 2, ports_traced: 3, first_router: router(1), only_router: None };
+        let two = summary(&[&all(1), &[(0, 2), (1, 4), (9, 2)], &[(0, 3)]]);
+        let want = Trace { paths: 2, ports_traced: 3, first_router: router(1), ..Trace::default() };
         assert_eq!(two, want);
         // Not all ports are known: those that are not may pass another router.
-        let partial = hops(&[&all(1), &all(2)[1..], &[(0, 3)]]).summary();
+        let partial = summary(&[&all(1), &all(2)[1..], &[(0, 3)]]);
         assert_eq!((partial.paths, partial.only_router), (1, None));
         // The same router, and then different ones.
-        let later = hops(&[&all(1), &all(2), &[(0, 3), (1, 5)]]).summary();
+        let later = summary(&[&all(1), &all(2), &[(0, 3), (1, 5)]]);
         assert_eq!((later.paths, later.only_router), (2, None));
         for trace in [one, two, partial, later] {
             assert!(trace.is_plausible(), "{trace:?}");
         }
         assert!(!Trace { paths: 2, ..one }.is_plausible());
         assert!(!Trace { ports_traced: PORTS + 1, ..one }.is_plausible());
+    }
+
+    #[test]
+    fn ports_of_one_predicted_path_pass_one_router() {
+        let all = |router: u8| (0..FIRST).map(|port| (port, router)).collect::<Vec<_>>();
+        let split = [(0, 2), (1, 3), (2, 2), (3, 3), (4, 3), (9, 2)];
+        let of = |predicted: &[Option<u8>]| {
+            let trace = hops(&[&all(1), &split, &all(4)]).summary(predicted);
+            assert!(trace.is_plausible(), "{trace:?}");
+            (trace.ports_predicted, trace.ports_elsewhere)
+        };
+        let paths = |paths: [u8; 10]| paths.map(Some);
+        assert_eq!(of(&paths([0, 1, 0, 1, 1, 9, 9, 9, 9, 0])), (6, 0), "as predicted");
+        assert_eq!(of(&paths([0, 1, 2, 1, 3, 9, 9, 9, 9, 0])), (6, 0), "paths over parallel links");
+        assert_eq!(of(&paths([0, 0, 0, 1, 1, 9, 9, 9, 9, 1])), (6, 2), "two of three each");
+        assert_eq!(of(&[None, Some(0), Some(0)]), (2, 1), "what is not predicted does not count");
+        let one = hops(&[&all(1), &all(2)]).summary(&paths([0, 1, 0, 1, 0, 1, 0, 0, 0, 0]));
+        assert_eq!((one.ports_predicted, one.ports_elsewhere), (0, 0), "perhaps there is no other router");
     }
 }
