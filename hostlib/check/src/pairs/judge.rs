@@ -211,7 +211,7 @@ fn predictions(reports: &Reports<'_>) -> Vec<Finding> {
             subject: reports.subject(place),
             measured,
             limit: "UDP ports of the same predicted path pass the same router: workers use ports that spread exactly by that hash".into(),
-            remedy: "have all routers use the hash, seed and number of paths that --path-hash names: on Linux `sysctl net.ipv4.fib_multipath_hash_policy` is 1,                      `net.ipv4.fib_multipath_hash_seed` the seed, `ip route` lists the paths, and `ethtool -K IFACE rxhash off` where interfaces hash; or leave --path-hash and                      `ecmp` of the topology out"
+            remedy: "have all routers use the hash, seed and number of paths that --path-hash names: on Linux `sysctl net.ipv4.fib_multipath_hash_policy` is 1, `net.ipv4.fib_multipath_hash_seed` the seed, `ip route` lists the paths, and `ethtool -K IFACE rxhash off` where interfaces hash; or leave --path-hash and `ecmp` of the topology out"
                 .into(),
         }
     };

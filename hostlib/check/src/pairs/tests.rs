@@ -262,11 +262,10 @@ fn paths_are_counted_by_the_routers_that_ports_pass() {
             });
             paths.extend(crossed);
         }
-        // Where the first 6 ports all go one way, in 1 of 32 cases, the others are not asked for; nor do routers report more than the first packets of a host
-        // to which they send few errors.
-        assert_eq!((paths.len(), paths.iter().max()), (8, Some(&most)), "policy {policy}: {reports:?}");
-        let all = paths.iter().filter(|paths| **paths == most).count();
-        assert!(limit_ms > 0 || all >= 4, "policy {policy}: {reports:?}");
+        let some = paths.iter().any(|paths| *paths == most);
+        let all = paths.iter().all(|paths| *paths == most);
+        // All routers report the first packets of a host; of later ones they do not, or some, where they send few errors.
+        assert!(paths.len() == 8 && some && (all || limit_ms > 0), "policy {policy}: {reports:?}");
         let expected = [("equal_paths", "paths behind the routers 10.79.0.254, 10.79.1.254")];
         let expected = if policy == 0 { &expected[..] } else { &[] };
         assert_eq!(besides_rate(&findings), expected, "{findings:?}");
