@@ -15,12 +15,14 @@ mod closing;
 mod passes;
 mod predicting;
 mod spilling;
+mod spilling_tree;
 mod tree;
 
 pub use closing::{ClosingModel, ClosingRules};
 pub use passes::{PassesModel, PassesRules};
 pub use predicting::{Guess, NO_PREDICTION, OPERATIONS_MAX, PredictionModel, PredictionRules};
 pub use spilling::{SpillingModel, SpillingRules};
+pub use spilling_tree::{SpillingTreeModel, SpillingTreeRules};
 pub use tree::{TreeModel, TreeRules};
 
 use std::collections::HashMap;

@@ -68,6 +68,8 @@ pub struct SpillingModel {
     /// The network delivers each packet once, in any order, and nothing else releases a slot than results: then no worker retransmits, and all
     /// finish ([`Broken::Waits`]).
     pub reliable: bool,
+    /// Retransmissions take a slot that is free, rather than none: those of a switch below are not marked.
+    pub resent_takes: bool,
     /// The rules.
     pub rules: SpillingRules,
 }
@@ -166,7 +168,7 @@ impl SpillingModel {
                 });
                 let happens = match event {
                     Event::Data { worker, chunk, takes, .. } => {
-                        !takes && state.jobs[job].next[worker] == chunk
+                        takes == self.resent_takes && state.jobs[job].next[worker] == chunk
                     }
                     Event::Release { .. } | Event::Loss => false,
                     Event::Up { .. } | Event::Down { .. } | Event::Result { .. } => true,
@@ -433,15 +435,18 @@ mod tests {
     use super::*;
 
     fn lossy(workers: [u8; JOBS], chunks: [u8; JOBS]) -> SpillingModel {
-        SpillingModel { workers, chunks, reliable: false, rules: SpillingRules::default() }
+        let rules = SpillingRules::default();
+        SpillingModel { workers, chunks, reliable: false, resent_takes: false, rules }
     }
 
     #[test]
     fn jobs_that_share_slots_by_the_rules_get_exact_results() {
         for (workers, chunks) in [([1, 1], [3, 1]), ([2, 1], [1, 1]), ([2, 2], [1, 1])] {
-            let explored = lossy(workers, chunks).check();
-            println!("{workers:?} workers, {chunks:?} chunks: {explored:?}");
-            assert!(explored.is_ok_and(|explored| explored.states > 100));
+            for resent_takes in [false, true] {
+                let explored = SpillingModel { resent_takes, ..lossy(workers, chunks) }.check();
+                println!("{workers:?} workers, {chunks:?} chunks: {explored:?}");
+                assert!(explored.is_ok_and(|explored| explored.states > 100));
+            }
         }
     }
 
