@@ -82,6 +82,8 @@ pub mod id {
     pub const ADMIT_DOWN: u32 = 15;
     /// Action `admit_named`: at the aggregator, data that names its contributors.
     pub const ADMIT_NAMED: u32 = 16;
+    /// Action `admit_named_below`: the same at an aggregator below a parent.
+    pub const ADMIT_NAMED_BELOW: u32 = 17;
     /// Action `members`.
     pub const MEMBERS: u32 = 12;
     /// Action `every_member`.
@@ -253,7 +255,7 @@ struct BestEffort {
     turns: MetaId,
     /// 1 in a packet whose chunk had one here before.
     follows: MetaId,
-    /// At the aggregator: bits of all children.
+    /// At the aggregator, in packets that name their contributors: bits of all children; else 0.
     everyone: MetaId,
     /// At the aggregator: 1 in a sum of all.
     whole: MetaId,

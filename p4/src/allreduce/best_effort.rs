@@ -1,6 +1,6 @@
 //! Best-effort jobs: jobs that share the slots of a switch, below an aggregator that has slots for each of them.
 //!
-//! The switch combines what it can, and the aggregator is the root of the job's tree, from which all results come. Register `occupant` has the epoch of the
+//! The switch combines what it can, and the aggregator, its parent, has slots of the job's own, from which all results come. Register `occupant` has the epoch of the
 //! job that occupies a slot, or 0. The first packet of a chunk takes a slot that is free, and further ones join it; where another
 //! job occupies the slot, the packet is *spilled*: sent on to the aggregator, with the child's bit in `bitmap`. So is a duplicate while others are missing.
 //!
@@ -14,12 +14,15 @@
 //! The aggregator receives packets from one port, whose bits are those in the packet: one child's, or all. A sum of all replaces
 //! contributions of the same chunk that were spilled, since it has them too.
 //!
+//! Where the workers are at several switches the aggregator has a parent itself: what it has complete it sends up, as any switch below a parent. Each
+//! switch of a tree can have an aggregator of its own above it.
+//!
 //! So a slot of the switch can be released at any time: workers retransmit what it had, and that is spilled. The method is ATP's (Lao et al., NSDI 2021), whose
 //! aggregator is a parameter server.
 
 use netfold_wire::{Flags, Kind, Reason};
 
-use super::steps::{AGGREGATOR, NAMED, SHARED, choose, when};
+use super::steps::{AGGREGATOR, BELOW, SHARED, choose, when};
 use super::{BestEffort, Build, id, reg_action, set, word};
 use crate::ir::*;
 
@@ -89,7 +92,7 @@ impl Build<'_> {
     /// The slot machine, and what comes before it: which job occupies the slot, and whose contributions a packet has.
     pub(super) fn with_best_effort(&self, machine: Vec<Stmt>) -> Vec<Stmt> {
         let Some(best_effort) = self.vars.best_effort else { return machine };
-        let BestEffort { occupant, begins, apart, follows, .. } = best_effort;
+        let BestEffort { occupant, begins, apart, follows, everyone, .. } = best_effort;
         let one = || Expr::Const(1, 8);
         let none = || self.var(occupant).eq(Expr::Const(0, 32));
         let read = |action| self.exec_occupant(action, Output::Place(LValue::Meta(occupant)));
@@ -104,7 +107,8 @@ impl Build<'_> {
         ];
         let mut pass = vec![self.exec_occupant("release", Output::None)];
         pass.extend(self.finish());
-        let mut own = vec![when(self.role_is(NAMED), self.name(best_effort))];
+        let is_named = self.var(everyone).ne(Expr::Const(0, 32));
+        let mut own = vec![when(is_named, self.name(best_effort))];
         let released = self.exec_occupant("release", Output::None);
         own.insert(0, when(self.kind_is(Kind::Advance), vec![released]));
         own.push(when(self.var(self.vars.reason).eq(Expr::Const(Reason::None as u64, 8)), machine.clone()));
@@ -154,7 +158,6 @@ impl Build<'_> {
         let mut steps = vec![
             self.put("flags", self.get("flags") & Expr::Const(u64::from(!Flags::RESEND.0), 8)),
             self.put("bitmap", self.var(v.bit)),
-            self.put("count", Expr::Const(1, 16)),
         ];
         steps.extend(self.outer.iter().flat_map(|outer| self.fresh_outer(*outer)));
         steps.extend(self.send_up(below));
@@ -174,6 +177,7 @@ impl Build<'_> {
         let (world, group) = (("world", 16, v.world), ("group", 16, v.group));
         let (up, workers) = (("up", 16, below.up), ("workers", 16, below.workers));
         let everyone = ("everyone", 32, best_effort.everyone);
+        let named = [base, everyone, world, group];
         let (mark, turn) = (("mark", 32, best_effort.mark), ("turn", 32, best_effort.turn));
         let role = |role| vec![self.set(below.role, Expr::Const(role, 8))];
         vec![
@@ -184,7 +188,13 @@ impl Build<'_> {
                 role(SHARED),
             ),
             self.admit("admit_down", id::ADMIT_DOWN, &[base, others, world, group], role(AGGREGATOR)),
-            self.admit("admit_named", id::ADMIT_NAMED, &[base, everyone, world, group], role(NAMED)),
+            self.admit("admit_named", id::ADMIT_NAMED, &named, vec![]),
+            self.admit(
+                "admit_named_below",
+                id::ADMIT_NAMED_BELOW,
+                &[&named[..], &[up, workers]].concat(),
+                role(BELOW),
+            ),
         ]
     }
 }

@@ -213,14 +213,19 @@ pub fn shared_node_entries(node: &Node) -> Vec<TableEntry> {
     entries
 }
 
-/// The entries of a best-effort job at its aggregator, all of whose packets come from one switch, `below`. The node's children are those of that switch, and its multicast group
-/// is one copy, to it.
+/// The entries of a best-effort job at an aggregator, all of whose packets but the parent's come from one switch, `below`. The node's children are those of that switch, and its multicast
+/// group is one copy, to it. It is the root, or has a parent as any switch.
 pub fn aggregator_entries(node: &Node, below: &Child) -> Vec<TableEntry> {
     let sender = Sender::new(node, below.port, below.source, Kind::Data);
     let mut params = common_params(node);
     params.insert(1, node.full().into());
-    let mut entries = sender.entries(node, (id::ADMIT_NAMED, params), id::DENY);
-    entries.push(spoofed_entry(node));
+    let mut action = id::ADMIT_NAMED;
+    if let Some(parent) = node.parent {
+        params.extend([u64::from(parent.group), u64::from(node.workers)]);
+        action = id::ADMIT_NAMED_BELOW;
+    }
+    let mut entries = sender.entries(node, (action, params), id::DENY);
+    entries.extend(node_entries(node));
     entries
 }
 

@@ -27,10 +27,9 @@ mod answers {
 pub(super) const BELOW: u64 = 1;
 pub(super) const PARENT: u64 = 2;
 
-/// The same of best-effort jobs: the sender is a child at a switch whose slots jobs share, it is the aggregator, or this switch is the aggregator.
+/// The same of best-effort jobs: the sender is a child at a switch whose slots jobs share, or it is the aggregator.
 pub(super) const SHARED: u64 = 3;
 pub(super) const AGGREGATOR: u64 = 4;
-pub(super) const NAMED: u64 = 5;
 
 /// Values of the `answer` variable: no reply; a REJECT; the packet has a destination; a REJECT that carries a path token.
 const SILENT: u64 = 0;

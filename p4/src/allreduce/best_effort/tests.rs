@@ -1,5 +1,7 @@
 //! Two jobs whose workers send through one switch to an aggregator, over links that lose, repeat and reorder packets.
 
+mod trees;
+
 use std::sync::Arc;
 
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
@@ -11,6 +13,7 @@ use crate::allreduce::{
     self, Child, Node, Parent, aggregator_entries, controller_entry, id, shared_job_entries,
     shared_node_entries,
 };
+use crate::entry::TableEntry;
 use crate::interpret::{Interpreter, Send};
 use crate::p4info;
 use crate::profile::{Encapsulation, Profile};
