@@ -141,8 +141,9 @@ pub enum TaskOutcome {
     SpilledCounted {
         /// Job number.
         job: u16,
-        /// Contributions by the group of the job's copies to its aggregator, since the switch has its program; `None` if that is not known.
-        spilled: Option<u64>,
+        /// At each switch where it shares slots, contributions by the group of the job's copies to the aggregator, since the switch has its
+        /// program; `None` if that is not known.
+        spilled: Vec<Option<u64>>,
     },
     /// A [`SwitchTask::Inspect`] was tried.
     Inspected {
@@ -311,7 +312,7 @@ impl Executor {
                 let read = |(at, group)| {
                     self.picked(&tenant, &placement).with(at, |driver| driver.spilled(group)).ok()
                 };
-                TaskOutcome::SpilledCounted { job, spilled: placement.plan.shared().and_then(read) }
+                TaskOutcome::SpilledCounted { job, spilled: placement.plan.shared().map(read).collect() }
             }
             SwitchTask::Inspect { placement, class, range, chunk } => {
                 let readings = self.inspect(&tenant, &placement, (class, range), chunk);

@@ -8,7 +8,7 @@ mod sharing;
 mod shortage;
 
 pub use selection::{Loads, OneSwitch, Route, SharedBelow, TreeLoad, TreeRequest};
-pub use sharing::SharingDecision;
+pub use sharing::{SharedAt, SharingDecision, UnusableAggregator};
 pub(crate) use shortage::cannot_authenticate;
 pub use shortage::{NoRoute, Shortage};
 
@@ -387,11 +387,11 @@ impl Fleet {
             return Err(Shortage::Address(peer));
         }
         let shared = wanted.may_share.then(|| self.select_shared(request, wanted));
-        let (selection, sites, not_shared) = match shared {
-            Some(Ok((shared, sites))) => (shared, sites, None),
+        let (selection, sites, decided) = match shared {
+            Some(Ok((shared, sites, unusable))) => (shared, sites, Ok(unusable)),
             other => {
                 let (own, sites) = self.select_own(request, wanted)?;
-                (own, sites, other.and_then(Result::err))
+                (own, sites, Err(other.and_then(Result::err)))
             }
         };
         let number = self.free_job().ok_or_else(|| Shortage::Groups("the control plane".into()))?;
@@ -407,7 +407,7 @@ impl Fleet {
         let members = request.members.to_vec();
         let secret = request.authenticated.then_some(secret);
         let mut placement = place(job, chosen, sites, members, request.numerics, secret)?;
-        placement.sharing = not_shared.or_else(|| self.sharing_again(&placement));
+        placement.sharing = decided.map_or_else(|why| why, |out| self.where_shared(&placement, out));
         let ranges = self.take(&placement).ok_or_else(|| Shortage::Slots {
             switch: self.info(placement.switches[0]).name.clone(),
             least: slots,
@@ -427,7 +427,7 @@ impl Fleet {
     ) -> Result<(Selection, Vec<Site>), Shortage> {
         let chosen = self.choose(request, |_, switch| largest_range(switch), None)?;
         let slots = self.largest(&chosen, wanted, request.slots)?;
-        let own = Selection { chosen, slots, shared: None };
+        let own = Selection { shared: vec![None; chosen.switches.len()], chosen, slots };
         let sites = self.sites(&own)?;
         Ok((own, sites))
     }
@@ -488,7 +488,7 @@ impl Fleet {
         let secret = record.spec.authenticated.then_some(&record.ticket_key);
         let (sites, members) = (record.sites.clone(), record.members.clone());
         let mut placement = place(job, chosen, sites, members, numerics, secret).ok()?;
-        placement.sharing = self.sharing_again(&placement);
+        placement.sharing = self.where_shared(&placement, Vec::new());
         let ranges = self.take(&placement)?;
         self.raise_epoch(record.epoch.saturating_add(1));
         self.job_last = self.job_last.max(record.number);
@@ -568,25 +568,32 @@ impl Fleet {
 
     /// The largest power of two of slots that every switch has an aligned range of.
     fn largest(&self, chosen: &ChosenTree, wanted: Wanted<'_>, least: u32) -> Result<u32, Shortage> {
-        let mut slots = wanted.most;
+        chosen.switches.iter().try_fold(wanted.most, |slots, at| self.largest_at(*at, slots, wanted, least))
+    }
+
+    /// The same at one switch, of at most so many slots.
+    fn largest_at(
+        &self,
+        switch: SwitchId,
+        slots: u32,
+        wanted: Wanted<'_>,
+        least: u32,
+    ) -> Result<u32, Shortage> {
         let shortest = self.switches.iter().map(|switch| switch.info.limits.lane_words).min().unwrap_or(0);
-        for switch in &chosen.switches {
-            let Switch { slots: free, info, .. } = &self.switches[switch.index()];
-            slots = of_length(slots, shortest, info.limits.lane_words).max(wanted.fewest.min(slots));
-            let leaving = wanted.leaving.get(switch.index()).copied().unwrap_or(0);
-            let available = free.free_slots().saturating_add(leaving);
-            let shares = wanted.may_share && self.route.shared_below(*switch).is_some();
-            let of_free = if shares { OF_FREE_WITH_AGGREGATOR } else { wanted.of_free };
-            slots = portion(slots, wanted.fewest, available, of_free);
-            let least = least.min(slots);
-            slots = free.largest(slots, least).ok_or_else(|| Shortage::Slots {
-                switch: self.called(&info.name),
-                least,
-                free: free.free_slots(),
-                capacity: free.capacity(),
-            })?;
-        }
-        Ok(slots)
+        let Switch { slots: free, info, .. } = &self.switches[switch.index()];
+        let slots = of_length(slots, shortest, info.limits.lane_words).max(wanted.fewest.min(slots));
+        let leaving = wanted.leaving.get(switch.index()).copied().unwrap_or(0);
+        let available = free.free_slots().saturating_add(leaving);
+        let shares = wanted.may_share && self.route.shared_below(switch).is_some();
+        let of_free = if shares { OF_FREE_WITH_AGGREGATOR } else { wanted.of_free };
+        let slots = portion(slots, wanted.fewest, available, of_free);
+        let least = least.min(slots);
+        free.largest(slots, least).ok_or_else(|| Shortage::Slots {
+            switch: self.called(&info.name),
+            least,
+            free: free.free_slots(),
+            capacity: free.capacity(),
+        })
     }
 
     /// A switch's name as messages have it.
@@ -618,7 +625,7 @@ impl Fleet {
                 need,
             })?;
             let first_group = run(groups, 1 + has_parent).ok_or_else(|| Shortage::Groups(name()))? + 1;
-            let shared = shared.filter(|_| has_parent > 0);
+            let shared = shared[index];
             let fit = shared.map(|(_, first)| first).or_else(|| free.first_fit(slots));
             let first_slot = fit.ok_or_else(|| Shortage::Slots {
                 switch: name(),

@@ -188,11 +188,11 @@ pub(crate) struct ActiveTree {
     pub(crate) paths: TreePaths,
     /// Its stalls.
     pub(crate) stalls: Stalls,
-    /// Its contributions that found no slot where it shares some, once they are known.
-    pub(crate) spilled: Option<SpilledCount>,
+    /// Its contributions that found no slot, at each switch where it shares some, once they are known there.
+    pub(crate) spilled: Vec<Option<SpilledCount>>,
 }
 
-/// Spilled contributions of a tree.
+/// Spilled contributions of a tree at a switch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SpilledCount {
     /// Since the first reading.

@@ -14,8 +14,8 @@
 //!
 //! It is withdrawn in the opposite order, so no slot is advanced or given away while an entry admits packets to it.
 //!
-//! A best-effort job shares slots at the lower of two switches ([`SlotUse::Shared`]). These are not advanced, since what a job finds there does not matter
-//! to it; when its entries are withdrawn, those that it occupies are released.
+//! A best-effort job shares slots at some switches ([`SlotUse::Shared`]), each of which has an aggregator above it. These slots are not advanced, since what a job finds there
+//! does not matter to it; when its entries are withdrawn, those that it occupies are released.
 
 mod install;
 mod shape;
@@ -65,7 +65,7 @@ pub struct Site {
     pub first_port: u16,
     /// First of the multicast groups that the job takes: the children's, then the parent's.
     pub first_group: u16,
-    /// The range that jobs share here, of which the job's slots are part. The switch's parent is the root, their aggregator.
+    /// The range that jobs share here, of which the job's slots are part. The switch's parent is its aggregator, which has no other child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedRange>,
 }
@@ -242,9 +242,9 @@ pub enum TreeError {
         /// The root's.
         root: u32,
     },
-    /// Slots are shared elsewhere than at the lower of two switches that all workers are at.
+    /// Slots are shared where they cannot be.
     #[error(
-        "slots are shared at switch {switch}, which is not the lower of two switches, with all workers, of words"
+        "slots are shared at switch {switch}, which is not the only child of a switch with slots of its own, in a range that has the job's, of words"
     )]
     Shared {
         /// The switch.
@@ -283,10 +283,12 @@ impl TreePlan {
         if workers.len() != shape.workers.len() {
             return count("workers", shape.workers.len(), workers.len());
         }
-        check_shared(shape, sites)?;
+        let below = shape.below();
+        check_shared(shape, sites, &below)?;
+        check_levels(shape, sites, &depths)?;
         let mut order: Vec<usize> = (0..sites.len()).collect();
         order.sort_by_key(|switch| depths[*switch]);
-        let draft = PlanBuilder { job, shape, sites, workers, below: shape.below() };
+        let draft = PlanBuilder { job, shape, sites, workers, below };
         // Workers below each switch, counted from the leaves up.
         let mut beneath = vec![0_u16; sites.len()];
         shape.workers.iter().for_each(|leaf| beneath[*leaf] += 1);
@@ -412,10 +414,16 @@ impl TreePlan {
         &self.order
     }
 
-    /// The switch where the job shares slots with others, if it does, and the job's group there of one copy to the aggregator.
-    pub fn shared(&self) -> Option<(usize, u16)> {
-        let shared = self.switch_plans.iter().position(|place| place.slot_use == SlotUse::Shared)?;
-        Some((shared, self.switch_plans[shared].node.parent?.group))
+    /// The switches where the job shares slots with others, and the job's group at each of one copy to its aggregator.
+    pub fn shared(&self) -> impl Iterator<Item = (usize, u16)> {
+        let places = self.switch_plans.iter().enumerate();
+        let shared = places.filter(|(_, place)| place.slot_use == SlotUse::Shared);
+        shared.filter_map(|(switch, place)| Some((switch, place.node.parent?.group)))
+    }
+
+    /// Whether the job shares slots with others.
+    pub fn shares_slots(&self) -> bool {
+        self.shared().next().is_some()
     }
 
     /// For each worker its switch and its port there.
@@ -445,20 +453,30 @@ impl TreePlan {
     }
 }
 
-/// Slots are shared at the lower of two switches only, where all workers are, and within their range.
-fn check_shared(shape: &Shape, sites: &[Site]) -> Result<(), TreeError> {
+/// Slots are shared below an aggregator only, a switch with slots of its own and no other child, and within their range.
+fn check_shared(shape: &Shape, sites: &[Site], below: &[Vec<ChildRef>]) -> Result<(), TreeError> {
     for (switch, site) in sites.iter().enumerate() {
         let Some(range) = site.shared else { continue };
         let end = range.first_slot.checked_add(range.slots);
         let is_within = site.first_slot >= range.first_slot && end.is_some_and(|end| site.first_slot < end);
-        let is_lower = sites.len() == 2
-            && shape.above[switch] == Some(1 - switch)
-            && shape.workers.iter().all(|at| *at == switch);
-        if !is_lower || !is_within || sites[1 - switch].shared.is_some() {
+        let is_aggregator = |above: usize| sites[above].shared.is_none() && below[above].len() == 1;
+        if !is_within || !shape.above[switch].is_some_and(is_aggregator) {
             return Err(TreeError::Shared { switch });
         }
     }
     Ok(())
+}
+
+/// Aggregators apart, a tree has [`LEVELS_MAX`] levels at most.
+fn check_levels(shape: &Shape, sites: &[Site], depths: &[usize]) -> Result<(), TreeError> {
+    let levels = |leaf: usize| {
+        let path = std::iter::successors(Some(leaf), |switch| shape.above[*switch]);
+        depths[leaf] + 1 - path.filter(|switch| sites[*switch].shared.is_some()).count()
+    };
+    match (0..sites.len()).map(levels).max() {
+        Some(levels) if levels > LEVELS_MAX => Err(TreeError::Levels(levels)),
+        _ => Ok(()),
+    }
 }
 
 /// The replica instance of a port's copies: each port is one peer's alone.

@@ -320,7 +320,7 @@ pub struct TreeView {
     pub slots: Option<u32>,
     /// Its switches, parents before children.
     pub places: Vec<PlaceView>,
-    /// Contributions that found no slot, and were sent on to the aggregator, where the tree shares slots; since it has its place, or the controller has
+    /// Contributions that found no slot, and were sent on to aggregators, where the tree shares slots; since it has its place, or the controller has
     /// started.
     pub spilled: Option<u64>,
     /// Whether it shares slots with others, and why, in one sentence; where jobs can share them, once it has a place. Of trees that had their place

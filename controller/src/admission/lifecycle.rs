@@ -31,7 +31,7 @@ impl Coordinator {
             TaskOutcome::Retired { job, rank, result } => self.retired(job, rank, result),
             TaskOutcome::Withdrawn { job, result: Ok(()) } => self.release(job),
             TaskOutcome::Withdrawn { job, result: Err(error) } => self.withdraw_failed(now, job, &error),
-            TaskOutcome::SpilledCounted { job, spilled } => return self.spilled_counted(now, job, spilled),
+            TaskOutcome::SpilledCounted { job, spilled } => return self.spilled_counted(now, job, &spilled),
             TaskOutcome::Inspected { job, readings } => return self.inspected(job, readings),
         }
         self.place_waiting(now);
@@ -151,7 +151,7 @@ impl Coordinator {
             patterns: crate::traffic::TreePatterns::default(),
             paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
-            spilled: None,
+            spilled: Vec::new(),
         };
         self.active.insert(job, active);
         self.persist_place(job);

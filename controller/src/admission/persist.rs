@@ -94,7 +94,7 @@ impl Coordinator {
             patterns: crate::traffic::TreePatterns::default(),
             paths: crate::traffic::TreePaths::default(),
             stalls: crate::jobs::Stalls::default(),
-            spilled: None,
+            spilled: Vec::new(),
         };
         self.names.insert(active.name.clone(), Named::Active(number));
         self.active.insert(number, active);

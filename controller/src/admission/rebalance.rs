@@ -234,8 +234,8 @@ impl Coordinator {
     /// The tree that a job would have now if it gave up its own: with as many slots, at drained links with as few as it can do with.
     pub(super) fn other_tree(&mut self, job: u16, load: TreeLoad<'_>) -> Result<ChosenTree, Shortage> {
         let active = &self.active[&job];
-        if active.placement.plan.shared().is_some() {
-            let message = "it shares slots of the switch that its workers are at".into();
+        if active.placement.plan.shares_slots() {
+            let message = "it shares slots of switches that its workers are at or below".into();
             return Err(NoRoute { reason: Refusal::Path, message }.into());
         }
         let siblings: Vec<_> = self.siblings(&active.name).map(|job| job.placement.chosen.clone()).collect();

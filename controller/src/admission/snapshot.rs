@@ -206,7 +206,7 @@ impl Coordinator {
             epoch: Some(placement.job().epoch),
             slots: Some(placement.job().slots),
             places: placement.plan.order().iter().map(place).collect(),
-            spilled: job.spilled.map(|spilled| spilled.counted),
+            spilled: job.spilled.iter().flatten().map(|at| at.counted).reduce(|all, at| all + at),
             sharing: placement.sharing.as_ref().map(ToString::to_string),
             members: placement.members.iter().enumerate().map(member).collect(),
         }

@@ -101,6 +101,11 @@ pub trait Route: Send {
         None
     }
 
+    /// Whether a switch exchanges packets with those only to which it has links.
+    fn needs_links(&self, _switch: SwitchId) -> bool {
+        false
+    }
+
     /// The name of the host that has an address, where hosts have names.
     fn host_name(&self, _address: IpAddr) -> Option<&str> {
         None
@@ -188,7 +193,10 @@ impl Route for Topology {
         let above = shape.above.iter().enumerate();
         let edges = above.filter_map(|(child, parent)| {
             let parent = (*parent)?;
-            let link = self.links_between(switches[child], switches[parent]).next()?;
+            let between = |switch: usize| self.links_between(switches[switch], switches[parent]).next();
+            // An aggregator without a link to the parent is reached as the switch below it is.
+            let below = || shape.above.iter().position(|above| *above == Some(child));
+            let link = between(child).or_else(|| between(below()?))?;
             Some(Edge { child, parent, link })
         });
         ChosenTree { edges: edges.collect(), planes: vec![0; shape.workers.len()], switches, shape }
@@ -197,6 +205,10 @@ impl Route for Topology {
     fn shared_below(&self, switch: SwitchId) -> Option<SharedBelow> {
         let aggregator = self.aggregator(switch)?;
         Some(SharedBelow { aggregator: aggregator.switch, link: aggregator.link })
+    }
+
+    fn needs_links(&self, switch: SwitchId) -> bool {
+        self.switch(switch).has_ethernet()
     }
 
     fn host_name(&self, address: IpAddr) -> Option<&str> {

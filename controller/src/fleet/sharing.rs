@@ -3,14 +3,20 @@
 //! A job has slots of its own if as many as it asks for are free and half of the switch's are left for jobs that share. Otherwise it shares: the first
 //! such job takes the largest range that is free, and the last one returns it. Of that range each job uses an aligned part, of as many slots as it asks for,
 //! where the fewest others are. A job that can do neither is given half of what is free at most.
+//!
+//! That is decided for each switch of a job's tree. Where the job shares slots, the aggregator becomes the parent of the switch, and the child of what
+//! was its parent.
 
-use super::{Fleet, HeldRange, Placement, SharedBelow, Switch, TreeRequest, Wanted, largest_range, run};
+use super::{
+    Fleet, HeldRange, LinkInfo, Placement, SharedBelow, Switch, TreeRequest, Wanted, largest_range, run,
+};
 use crate::record::PlaceRecord;
 use crate::route::{ChosenTree, Edge};
 use crate::slots::SlotRange;
-use crate::topology::SwitchId;
-use crate::tree::{Shape, SharedRange, Site};
+use crate::topology::{LinkId, SwitchId};
+use crate::tree::{Shape, SharedRange, Site, SlotUse};
 use netfold_p4::profile::entries_of_job;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most slots of a range that jobs share: as many as a packet can name.
@@ -24,35 +30,30 @@ pub(super) const OF_FREE_WITH_AGGREGATOR: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SharingDecision {
-    /// It shares those of a switch.
+    /// It shares those of some switches. At others it has slots of its own.
     Shares {
-        /// The switch.
-        switch: String,
-        /// Its aggregator.
-        aggregator: String,
+        /// Where.
+        at: Vec<SharedAt>,
+        /// Switches with slots of its own, aggregators apart.
+        own: Vec<String>,
+        /// Those of them where it does not share because of the aggregator.
+        unusable: Vec<UnusableAggregator>,
     },
-    /// As many as it asks for are free, and half of the switch's are left.
+    /// At each switch as many as it asks for are free, and half of the switch's are left.
     Own {
-        /// The switch.
-        switch: String,
+        /// The switches.
+        switches: Vec<String>,
     },
     /// It does not, because its packets are authenticated.
     Authenticated,
-    /// It does not, because its workers are at several switches.
-    SeveralSwitches,
-    /// It does not, because the switch names no aggregator.
+    /// It does not, because a switch names no aggregator.
     NoAggregator {
         /// The switch.
         switch: String,
     },
-    /// It does not, because the aggregator cannot be used, or has no room.
-    AggregatorUnusable {
-        /// The aggregator.
-        aggregator: String,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// It does not, because nothing of the switch is left that could be shared.
+    /// It does not, because aggregators cannot be used, or have no room.
+    AggregatorsUnusable(Vec<UnusableAggregator>),
+    /// It does not, because nothing of a switch is left that could be shared.
     NothingFree {
         /// The switch.
         switch: String,
@@ -61,35 +62,84 @@ pub enum SharingDecision {
     NoPlace,
 }
 
+/// A switch whose slots a tree shares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAt {
+    /// The switch.
+    pub switch: String,
+    /// Its aggregator.
+    pub aggregator: String,
+}
+
+/// An aggregator below which a tree cannot share slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableAggregator {
+    /// The switch whose slots could be shared.
+    pub switch: String,
+    /// The aggregator.
+    pub aggregator: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// Whether that is so as long as the topology is the same.
+    pub is_lasting: bool,
+}
+
+impl fmt::Display for UnusableAggregator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "aggregator '{}' cannot be used: {}", self.aggregator, self.message)
+    }
+}
+
 impl fmt::Display for SharingDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Shares { switch, aggregator } => write!(
+            Self::Shares { at, own, unusable } => {
+                let at = joined(at.iter().map(|SharedAt { switch, aggregator }| {
+                    format!("of '{switch}' below aggregator '{aggregator}'")
+                }));
+                write!(
+                    f,
+                    "shares slots {at}: as many as it asks for are not free there, or fewer than half of all would be left for jobs that share"
+                )?;
+                if !own.is_empty() {
+                    write!(f, "; it has slots of its own at {}", quoted(own))?;
+                }
+                unusable.iter().try_for_each(|unusable| write!(f, "; {unusable}"))
+            }
+            Self::Own { switches } => write!(
                 f,
-                "shares slots of '{switch}' below aggregator '{aggregator}': as many as it asks for are not free there, or fewer than half of all \
-                 would be left for jobs that share"
-            ),
-            Self::Own { switch } => write!(
-                f,
-                "has slots of its own at '{switch}': as many as it asks for are free, and half of all are left for jobs that share"
+                "has slots of its own at {}: as many as it asks for are free, and half of all are left for jobs that share",
+                quoted(switches)
             ),
             Self::Authenticated => f.write_str(
                 "shares no slots: its packets are authenticated, and no tags are defined for packets that are sent on to an aggregator",
             ),
-            Self::SeveralSwitches => {
-                f.write_str("shares no slots: its workers are not all at one switch, and only jobs at one switch share")
-            }
             Self::NoAggregator { switch } => {
                 write!(f, "shares no slots: switch '{switch}' names no aggregator in the topology")
             }
-            Self::AggregatorUnusable { aggregator, message } => {
-                write!(f, "shares no slots: aggregator '{aggregator}' cannot be used: {message}")
+            Self::AggregatorsUnusable(all) => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+                write!(f, "shares no slots: {}", all.join("; "))
             }
             Self::NothingFree { switch } => {
                 write!(f, "shares no slots: all of switch '{switch}' are jobs' own")
             }
             Self::NoPlace => f.write_str("shares no slots: no switch leads to all of its workers"),
         }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    joined(names.iter().map(|name| format!("'{name}'")))
+}
+
+/// `a, b and c`.
+fn joined(all: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = all.collect();
+    match all.pop() {
+        Some(last) if all.is_empty() => last,
+        Some(last) => format!("{} and {last}", all.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -104,8 +154,19 @@ pub(super) struct Shared {
 pub(super) struct Selection {
     pub(super) chosen: ChosenTree,
     pub(super) slots: u32,
-    /// The range that the job shares at the lower of two switches, and its first slot there.
-    pub(super) shared: Option<(SharedRange, u32)>,
+    /// The range that the job shares at each switch, and its first slot there.
+    pub(super) shared: Vec<Option<(SharedRange, u32)>>,
+}
+
+/// Whose slots a tree uses at a switch.
+#[derive(Debug, Clone)]
+enum Part {
+    /// As many of its own as it asks for.
+    Own,
+    /// Its own, as many as there are: for which reason it does not share.
+    Limited(SharingDecision),
+    /// Part of a range that jobs share, below an aggregator. The link by which that reaches the parent of the switch, if there is one.
+    Shared { below: SharedBelow, range: SharedRange, up: Option<LinkId> },
 }
 
 impl Switch {
@@ -173,7 +234,7 @@ impl Switch {
 }
 
 impl Fleet {
-    /// Where a job shares slots, and where each site is, if it is to share any.
+    /// Where a job shares slots, and where each site is, if it is to share any; with the aggregators that it could not use.
     ///
     /// # Errors
     /// Why it is not; nothing is taken.
@@ -181,43 +242,155 @@ impl Fleet {
         &mut self,
         request: &TreeRequest<'_>,
         wanted: Wanted<'_>,
-    ) -> Result<(Selection, Vec<Site>), SharingDecision> {
+    ) -> Result<(Selection, Vec<Site>, Vec<UnusableAggregator>), SharingDecision> {
         if request.authenticated {
             return Err(SharingDecision::Authenticated);
         }
-        let below: Vec<Option<SharedBelow>> =
-            (0..self.len()).map(|switch| self.usable_aggregator(switch).ok()).collect();
+        let below: Vec<bool> = (0..self.len()).map(|switch| self.usable_aggregator(switch).is_ok()).collect();
         let free = |number: usize, switch: &Switch| {
             let shareable = || switch.shareable().map_or(0, |range| range.slots);
-            if below[number].is_some() { shareable() } else { largest_range(switch) }
+            if below[number] { shareable() } else { largest_range(switch) }
         };
         let chosen = self.choose(request, free, None).map_err(|_| SharingDecision::NoPlace)?;
-        let [at] = chosen.switches[..] else { return Err(SharingDecision::SeveralSwitches) };
-        let SharedBelow { aggregator, link } = self.usable_aggregator(at.index())?;
-        let named = |switch: SwitchId| self.info(switch.index()).name.clone();
+        let parts = self.parts(&chosen, wanted)?;
+        let slots = self.slots_of(&chosen, &parts, request, wanted)?;
+        let shared = parts.iter().zip(&chosen.switches).map(|(part, at)| match part {
+            Part::Shared { range, .. } => {
+                Some((*range, self.switches[at.index()].least_shared(*range, slots)))
+            }
+            Part::Own | Part::Limited(_) => None,
+        });
+        let selection = with_aggregators(&chosen, &parts, shared.collect(), slots);
+        let sites = self.sites(&selection).map_err(|short| {
+            let shared = parts.iter().zip(&chosen.switches).find_map(|(part, at)| match part {
+                Part::Shared { below, .. } => Some((*at, below.aggregator)),
+                Part::Own | Part::Limited(_) => None,
+            });
+            let (switch, aggregator) = shared.unwrap_or((chosen.switches[0], chosen.switches[0]));
+            self.unusable(switch, aggregator, short.to_string(), false)
+        })?;
+        let unusable = parts.into_iter().filter_map(|part| match part {
+            Part::Limited(SharingDecision::AggregatorsUnusable(all)) => Some(all),
+            _ => None,
+        });
+        Ok((selection, sites, unusable.flatten().collect()))
+    }
+
+    /// Whose slots a tree uses at each of its switches.
+    ///
+    /// # Errors
+    /// Why it shares none.
+    fn parts(&self, chosen: &ChosenTree, wanted: Wanted<'_>) -> Result<Vec<Part>, SharingDecision> {
+        let mut parts = Vec::with_capacity(chosen.switches.len());
+        let mut aggregators = BTreeMap::new();
+        for (index, at) in chosen.switches.iter().enumerate() {
+            let part = match self.part(chosen, index, wanted)? {
+                Part::Shared { below, .. } if aggregators.contains_key(&below.aggregator) => {
+                    let message = format!("in this tree it is that of '{}'", aggregators[&below.aggregator]);
+                    Part::Limited(self.unusable(*at, below.aggregator, message, true))
+                }
+                part => part,
+            };
+            if let Part::Shared { below, .. } = &part {
+                aggregators.insert(below.aggregator, self.info(at.index()).name.clone());
+            }
+            parts.push(part);
+        }
+        if parts.iter().any(|part| matches!(part, Part::Shared { .. })) {
+            return Ok(parts);
+        }
+        let mut unusable = Vec::new();
+        let mut other = None;
+        for part in parts {
+            match part {
+                Part::Limited(SharingDecision::AggregatorsUnusable(all)) => unusable.extend(all),
+                Part::Limited(why) => other = other.or(Some(why)),
+                Part::Own | Part::Shared { .. } => {}
+            }
+        }
+        if !unusable.is_empty() {
+            return Err(SharingDecision::AggregatorsUnusable(unusable));
+        }
+        let switches = chosen.switches.iter().map(|at| self.info(at.index()).name.clone()).collect();
+        Err(other.unwrap_or(SharingDecision::Own { switches }))
+    }
+
+    /// Whose slots a tree uses at one of its switches, by itself.
+    fn part(&self, chosen: &ChosenTree, index: usize, wanted: Wanted<'_>) -> Result<Part, SharingDecision> {
+        let at = chosen.switches[index];
+        let below = match self.usable_aggregator(at.index()) {
+            Ok(below) => below,
+            Err(why) => return Ok(Part::Limited(why)),
+        };
         let switch = &self.switches[at.index()];
         if switch.has_own(wanted.most) {
-            return Err(SharingDecision::Own { switch: named(at) });
+            return Ok(Part::Own);
         }
-        let range = switch.shareable().ok_or_else(|| SharingDecision::NothingFree { switch: named(at) })?;
-        let slots = wanted.most.min(range.slots);
-        let unusable =
-            |message| SharingDecision::AggregatorUnusable { aggregator: named(aggregator), message };
-        let above = &self.switches[aggregator.index()].slots;
-        let free = above.largest(slots, request.slots.min(slots)).filter(|slots| *slots >= request.slots);
-        let slots = free.ok_or_else(|| {
-            unusable(format!("it has {} slots free, and no range of {slots}", above.free_slots()))
-        })?;
-        let first = switch.least_shared(range, slots);
-        let chosen = ChosenTree {
-            switches: vec![aggregator, at],
-            shape: Shape { above: vec![None, Some(0)], workers: vec![1; chosen.planes.len()] },
-            edges: vec![Edge { child: 1, parent: 0, link }],
-            planes: chosen.planes,
-        };
-        let selection = Selection { chosen, slots, shared: Some((range, first)) };
-        let sites = self.sites(&selection).map_err(|short| unusable(short.to_string()))?;
-        Ok((selection, sites))
+        let name = || switch.info.name.clone();
+        let range = switch.shareable().ok_or_else(|| SharingDecision::NothingFree { switch: name() })?;
+        let mut up = None;
+        if let Some(edge) = chosen.edges.iter().find(|edge| edge.child == index) {
+            let parent = chosen.switches[edge.parent];
+            let is_between = |link: &LinkInfo| {
+                let ends = [below.aggregator.index(), parent.index()];
+                [link.a, link.b] == ends || [link.b, link.a] == ends
+            };
+            let direct = (0..self.links.len())
+                .find(|link| is_between(&self.links[*link]) && !self.is_link_drained(*link))
+                .map(|link| LinkId(link as u32));
+            if direct.is_none() && self.route.needs_links(parent) {
+                let message = format!("no link leads from it to '{}' above", self.info(parent.index()).name);
+                return Ok(Part::Limited(self.unusable(at, below.aggregator, message, true)));
+            }
+            up = direct.or(Some(edge.link));
+        }
+        Ok(Part::Shared { below, range, up })
+    }
+
+    /// How many slots a tree gets at each of its switches.
+    ///
+    /// # Errors
+    /// Why they are too few.
+    fn slots_of(
+        &self,
+        chosen: &ChosenTree,
+        parts: &[Part],
+        request: &TreeRequest<'_>,
+        wanted: Wanted<'_>,
+    ) -> Result<u32, SharingDecision> {
+        let mut slots = wanted.most;
+        for (part, at) in parts.iter().zip(&chosen.switches) {
+            slots = match part {
+                Part::Own => slots,
+                Part::Limited(why) => {
+                    let own = self.largest_at(*at, slots, wanted, request.slots);
+                    own.ok().filter(|own| *own >= request.slots).ok_or_else(|| why.clone())?
+                }
+                Part::Shared { range, .. } => slots.min(range.slots),
+            };
+        }
+        for (part, at) in parts.iter().zip(&chosen.switches) {
+            let Part::Shared { below, .. } = part else { continue };
+            let above = &self.switches[below.aggregator.index()].slots;
+            let free = above.largest(slots, request.slots.min(slots)).filter(|free| *free >= request.slots);
+            slots = free.ok_or_else(|| {
+                let message = format!("it has {} slots free, and no range of {slots}", above.free_slots());
+                self.unusable(*at, below.aggregator, message, false)
+            })?;
+        }
+        Ok(slots)
+    }
+
+    fn unusable(
+        &self,
+        switch: SwitchId,
+        aggregator: SwitchId,
+        message: String,
+        is_lasting: bool,
+    ) -> SharingDecision {
+        let [switch, aggregator] = [switch, aggregator].map(|at| self.info(at.index()).name.clone());
+        let one = UnusableAggregator { switch, aggregator, message, is_lasting };
+        SharingDecision::AggregatorsUnusable(vec![one])
     }
 
     /// The aggregator of a switch, if both can be used, and the link between them.
@@ -225,10 +398,9 @@ impl Fleet {
         let below = u16::try_from(switch).ok().and_then(|at| self.route.shared_below(SwitchId(at)));
         let below =
             below.ok_or_else(|| SharingDecision::NoAggregator { switch: self.info(switch).name.clone() })?;
-        let Switch { info, down, drained, .. } = &self.switches[below.aggregator.index()];
-        let unusable = |message: String| {
-            Err(SharingDecision::AggregatorUnusable { aggregator: info.name.clone(), message })
-        };
+        let Switch { down, drained, .. } = &self.switches[below.aggregator.index()];
+        let unusable =
+            |message: String| Err(self.unusable(SwitchId(switch as u16), below.aggregator, message, false));
         match down {
             Some(why) => unusable(format!("it is down ({why})")),
             None if *drained => unusable("it is drained: undrain it".into()),
@@ -239,30 +411,49 @@ impl Fleet {
         }
     }
 
-    /// Whether a tree that has slots of its own, because its aggregator could not be used, could share instead, with so many slots at the aggregator.
+    /// Whether a tree that has slots of its own at some switches, because their aggregators could not be used, could share there instead, with so many
+    /// slots at each aggregator.
     pub(crate) fn can_share_now(&self, placement: &Placement, wanted: u32) -> bool {
-        let kept = matches!(placement.sharing, Some(SharingDecision::AggregatorUnusable { .. }));
-        let [at] = placement.switches[..] else { return false };
+        let unusable = match &placement.sharing {
+            Some(SharingDecision::AggregatorsUnusable(unusable)) => unusable,
+            Some(SharingDecision::Shares { unusable, .. }) => unusable,
+            _ => return false,
+        };
         // Of what it has not there: a port, a group and entries for the other one.
         let has_more = |switch: &Switch, entries: u32| {
             let found = run(&switch.ports, 1).is_some() && run(&switch.groups, 1).is_some();
             found && switch.entries_free() >= entries
         };
-        let has_room = |below: SharedBelow| {
+        let has_room = |at: usize, below: SharedBelow| {
             let above = &self.switches[below.aggregator.index()];
             above.slots.largest(wanted, wanted).is_some()
                 && has_more(above, entries_of_job(1, false, false))
                 && has_more(&self.switches[at], entries_of_job(0, true, false))
         };
-        kept && self.usable_aggregator(at).is_ok_and(has_room)
+        let can_share = |unusable: &&UnusableAggregator| {
+            let at = self.find(&unusable.switch);
+            at.is_some_and(|at| self.usable_aggregator(at).is_ok_and(|below| has_room(at, below)))
+        };
+        let passing = || unusable.iter().filter(|unusable| !unusable.is_lasting);
+        passing().next().is_some() && passing().all(|unusable| can_share(&unusable))
     }
 
-    /// Of a tree whose place is that of a record: what was decided earlier is known only of those that share.
-    pub(super) fn sharing_again(&self, placement: &Placement) -> Option<SharingDecision> {
-        let (at, _) = placement.plan.shared()?;
-        let above = placement.shape().above[at]?;
+    /// Where a tree shares slots, if it does. Of one whose place is that of a record no more than that is known of what was decided earlier.
+    pub(super) fn where_shared(
+        &self,
+        placement: &Placement,
+        unusable: Vec<UnusableAggregator>,
+    ) -> Option<SharingDecision> {
         let named = |at: usize| self.info(placement.switches[at]).name.clone();
-        Some(SharingDecision::Shares { switch: named(at), aggregator: named(above) })
+        let shared = placement.plan.shared();
+        let at = shared.filter_map(|(at, _)| {
+            Some(SharedAt { switch: named(at), aggregator: named(placement.shape().above[at]?) })
+        });
+        let at: Vec<SharedAt> = at.collect();
+        let places = placement.plan.switch_plans().iter().enumerate();
+        let own = places.filter(|(_, place)| place.slot_use == SlotUse::Own).map(|(at, _)| named(at));
+        let own: Vec<String> = own.collect();
+        (!at.is_empty()).then_some(SharingDecision::Shares { at, own, unusable })
     }
 
     /// Whether the aggregators of a record are those of the switches now.
@@ -274,4 +465,45 @@ impl Fleet {
             self.route.shared_below(*at).is_some_and(|below| Some(&below.aggregator) == parent)
         })
     }
+}
+
+/// A tree with the aggregators of those of its switches where slots are shared, each above its switch.
+fn with_aggregators(
+    chosen: &ChosenTree,
+    parts: &[Part],
+    shared: Vec<Option<(SharedRange, u32)>>,
+    slots: u32,
+) -> Selection {
+    // Where each switch is, and what hangs below it or its parent.
+    let (mut switches, mut ranges, mut places) = (Vec::new(), Vec::new(), Vec::new());
+    for ((at, part), range) in chosen.switches.iter().zip(parts).zip(shared) {
+        let top = switches.len();
+        if let Part::Shared { below, .. } = part {
+            switches.push(below.aggregator);
+            ranges.push(None);
+        }
+        places.push((top, switches.len()));
+        switches.push(*at);
+        ranges.push(range);
+    }
+    let mut above = vec![None; switches.len()];
+    let mut edges = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let (top, place) = places[index];
+        let parent = chosen.shape.above[index].map(|parent| places[parent].1);
+        above[top] = parent;
+        let edge = chosen.edges.iter().find(|edge| edge.child == index).map(|edge| edge.link);
+        let mut up = edge;
+        if let Part::Shared { below, up: direct, .. } = part {
+            above[place] = Some(top);
+            edges.push(Edge { child: place, parent: top, link: below.link });
+            up = *direct;
+        }
+        edges.extend(parent.zip(up).map(|(parent, link)| Edge { child: top, parent, link }));
+    }
+    edges.sort_by_key(|edge| edge.child);
+    let workers = chosen.shape.workers.iter().map(|leaf| places[*leaf].1).collect();
+    let shape = Shape { above, workers };
+    let chosen = ChosenTree { switches, shape, edges, planes: chosen.planes.clone() };
+    Selection { chosen, slots, shared: ranges }
 }

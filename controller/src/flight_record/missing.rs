@@ -45,8 +45,10 @@ impl<'a> Slots<'a> {
     /// Whose bits a switch has: those of its children, at an aggregator those of the switch below, which may have released its slots.
     fn below(&self) -> Vec<Vec<ChildRef>> {
         let mut below = self.placement.shape().below();
-        if let Some((shared, _)) = self.placement.plan.shared() {
-            below[self.root()] = below[shared].clone();
+        for (shared, _) in self.placement.plan.shared() {
+            if let Some(aggregator) = self.placement.shape().above[shared] {
+                below[aggregator] = below[shared].clone();
+            }
         }
         below
     }
@@ -121,7 +123,7 @@ impl<'a> Slots<'a> {
         self.incomplete_chunks(reported).into_iter().map(chunk).collect()
     }
 
-    /// Adds what is missing at a switch and below it. Trees have three levels at most.
+    /// Adds what is missing at a switch and below it. Trees have six levels at most.
     fn collect_missing(
         &self,
         at: usize,

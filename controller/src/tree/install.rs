@@ -157,7 +157,7 @@ fn holdings(plan: &TreePlan) -> Vec<InstalledEntity> {
         let held = groups.map(|MulticastGroup { group, replicas }| HeldEntity::Group { group, replicas });
         all.extend(held.map(|held| InstalledEntity { switch, child: None, held }));
     }
-    if let Some((switch, _)) = plan.shared() {
+    for (switch, _) in plan.shared() {
         let node = &plan.switch_plans()[switch].node;
         let held = HeldEntity::SharedSlots { first: node.base, slots: node.slots, epoch: node.epoch };
         all.push(InstalledEntity { switch, child: None, held });

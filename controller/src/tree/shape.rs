@@ -92,7 +92,8 @@ impl Shape {
         let depths: Option<Vec<usize>> = depths.into_iter().collect();
         let depths = depths.filter(|_| roots == 1).ok_or(TreeError::Root { roots, reached, switches })?;
         let levels = depths.iter().max().map_or(0, |deepest| deepest + 1);
-        if levels > LEVELS_MAX { Err(TreeError::Levels(levels)) } else { Ok(depths) }
+        // Each may have an aggregator above it.
+        if levels > 2 * LEVELS_MAX { Err(TreeError::Levels(levels)) } else { Ok(depths) }
     }
 
     /// What hangs at each switch: switches before workers, each in order. The place of a child is its bit in the switch's bitmaps.

@@ -190,6 +190,88 @@ fn what_does_not_fit_the_switches_is_refused() {
     assert_eq!(count, TreeError::Count { what: "switches", want: 3, given: 1 });
 }
 
+/// A root with an aggregator above it, two leaves with two workers each, and an aggregator above the second: by number root's aggregator, root, leaf,
+/// aggregator, leaf.
+const ABOVE: [Option<usize>; 5] = [None, Some(0), Some(1), Some(1), Some(3)];
+
+fn shared_tree(edit: impl FnOnce(&mut Shape, &mut [Site])) -> Result<TreePlan, TreeError> {
+    let mut shape = Shape { above: ABOVE.to_vec(), workers: vec![2, 2, 4, 4] };
+    let mut sites: Vec<Site> = (0..ABOVE.len()).map(site).collect();
+    for switch in [1, 4] {
+        sites[switch].shared = Some(SharedRange { first_slot: 0, slots: 32 });
+    }
+    edit(&mut shape, &mut sites);
+    let workers: Vec<_> = (0..shape.workers.len()).map(|rank| Some(address(rank as u16))).collect();
+    TreePlan::new(JOB, &shape, &sites, &workers)
+}
+
+#[test]
+fn each_switch_of_a_tree_can_have_an_aggregator() {
+    let plan = shared_tree(|_, _| {}).unwrap();
+    let uses: Vec<SlotUse> = plan.switch_plans().iter().map(|place| place.slot_use).collect();
+    use SlotUse::{Aggregator, Own, Shared};
+    assert_eq!(uses, [Aggregator, Shared, Own, Aggregator, Shared]);
+    assert_eq!(
+        plan.shared().collect::<Vec<_>>(),
+        [(1, 2), (4, 2)],
+        "the groups of copies to the aggregators"
+    );
+    let node = |at: usize| &plan.switch_plans()[at].node;
+    let sizes = |at: usize| (node(at).children, node(at).workers, node(at).world);
+    // An aggregator has the children of the switch below it, and a port and a copy for that alone.
+    assert_eq!([0, 1, 2, 3, 4].map(sizes), [(2, 4, 4), (2, 4, 4), (2, 2, 4), (2, 2, 4), (2, 2, 4)]);
+    assert_eq!([0, 3].map(|at| plan.switch_plans()[at].children.len()), [1, 1]);
+    assert!(node(0).parent.is_none());
+    assert_eq!(node(3).parent, Some(Parent { port: 3, source: 0x0a00_03e9, group: 2, rank: 1 }));
+    assert_eq!(node(1).parent.unwrap().source, 0x0a00_03e8, "the aggregator's address");
+}
+
+#[test]
+fn an_aggregator_has_slots_of_its_own_for_one_switch() {
+    let refused = |switch| Some(TreeError::Shared { switch });
+    let broken = |edit: fn(&mut Shape, &mut [Site])| shared_tree(edit).err();
+    assert_eq!(broken(|_, _| {}), None);
+    assert_eq!(
+        broken(|_, sites| sites[3].shared = sites[4].shared),
+        refused(3),
+        "another child has that parent"
+    );
+    assert_eq!(broken(|shape, _| shape.workers[3] = 3), refused(4), "a worker is at the aggregator");
+    assert_eq!(broken(|shape, _| shape.above[2] = Some(0)), refused(1), "a leaf is, too");
+    assert_eq!(broken(|_, sites| sites[0].shared = sites[1].shared), refused(0), "it is the root");
+    assert_eq!(broken(|_, sites| sites[4].first_slot = 32), refused(4), "the job's are not in the range");
+    // Aggregators are no levels, other switches are.
+    let deep = |shared: bool| {
+        let mut sites: Vec<Site> = (0..6).map(site).collect();
+        for switch in [1, 3, 5].into_iter().filter(|switch| shared || *switch < 5) {
+            sites[switch].shared = Some(SharedRange { first_slot: 0, slots: 32 });
+        }
+        let shape =
+            Shape { above: (0..6_usize).map(|switch| switch.checked_sub(1)).collect(), workers: vec![5] };
+        TreePlan::new(JOB, &shape, &sites, &[Some(address(1))]).err()
+    };
+    assert_eq!((deep(true), deep(false)), (None, Some(TreeError::Levels(4))));
+}
+
+/// Slots that jobs share are not advanced, and are released once no packet of the job is admitted.
+#[test]
+fn shared_slots_of_a_tree_are_released_at_each_switch() {
+    let plan = shared_tree(|_, _| {}).unwrap();
+    let (world, mut drivers) = world_of([0, 1 << 31, 900, 7, 1 << 31]);
+    let mut installed = install(&plan, &mut drivers).unwrap();
+    assert_eq!(installed.first_chunk(), 901, "whatever the shared slots hold");
+    let action = |at: usize| world.lock().unwrap().entries[&at][0].action;
+    let actions = [id::ADMIT_NAMED, id::ADMIT_DOWN, id::ADMIT_RESULT, id::ADMIT_NAMED_BELOW, id::ADMIT_DOWN];
+    assert_eq!([0, 1, 2, 3, 4].map(action), actions.map(action_id));
+    world.lock().unwrap().calls.clear();
+    installed.withdraw(&mut drivers).unwrap();
+    let world = world.lock().unwrap();
+    assert!(empty(&world));
+    let last = world.calls.iter().rposition(|(_, call)| *call == "delete").unwrap();
+    let released: Vec<_> = world.calls.iter().skip(last + 1).take(2).copied().collect();
+    assert_eq!(released, [(4, "release"), (1, "release")]);
+}
+
 /// What all switches of a test hold, and every call in order.
 #[derive(Default)]
 struct World {
@@ -246,6 +328,9 @@ impl SwitchDriver for Fake {
     fn delete_group(&mut self, group: u16) -> Result<(), DriverError> {
         self.call("ungroup", |world| assert!(world.groups.remove(&(self.switch, group))))
     }
+    fn release(&mut self, _: u32, _: u32, _: u32) -> Result<(), DriverError> {
+        self.call("release", |_| {})
+    }
     fn advance(&mut self, _: u32, _: u32, chunk: u32) -> Result<u32, DriverError> {
         let mut stored = 0;
         self.call("advance", |world| {
@@ -260,9 +345,15 @@ impl SwitchDriver for Fake {
 }
 
 fn world(stored: [u32; 3]) -> (Arc<Mutex<World>>, Vec<Box<dyn SwitchDriver>>) {
+    world_of(stored)
+}
+
+fn world_of<const SWITCHES: usize>(
+    stored: [u32; SWITCHES],
+) -> (Arc<Mutex<World>>, Vec<Box<dyn SwitchDriver>>) {
     let world = Arc::new(Mutex::new(World { stored: stored.to_vec(), ..World::default() }));
     let driver = |switch| Box::new(Fake { switch, world: Arc::clone(&world) }) as Box<dyn SwitchDriver>;
-    let drivers = (0..3).map(driver).collect();
+    let drivers = (0..SWITCHES).map(driver).collect();
     (world, drivers)
 }
 

@@ -1,6 +1,8 @@
 //! Jobs that share the slots of a switch below its aggregator.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod trees;
+
 use crate::bench::{Bench, FLOOR};
 use crate::fake::Fake;
 use netfold_control::{Join, Mode, Numerics, Refusal, SessionEvent, SessionRequest};

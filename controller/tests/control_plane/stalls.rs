@@ -22,7 +22,7 @@ fn bench() -> Bench {
     Bench::new(Fake::new(1024, 64, 16), config())
 }
 
-fn report(chunk: u32) -> StallReport {
+pub(crate) fn report(chunk: u32) -> StallReport {
     let event = |ago_ms, kind| RankEvent { ago_ms, kind, chunk: None, operation: None, count: None };
     StallReport {
         silent_ms: 1300,
@@ -42,7 +42,7 @@ fn say(bench: &mut Bench, id: SessionId, report: StallReport) {
     bench.say(id, SessionRequest::Stalled(report));
 }
 
-fn explain(bench: &mut Bench, job: &str) -> Vec<FlightRecord> {
+pub(crate) fn explain(bench: &mut Bench, job: &str) -> Vec<FlightRecord> {
     let name = JobName { tenant: String::new(), job: job.into() };
     bench.act(|coordinator, now| coordinator.explain(now, &name)).expect("the job is known")
 }
@@ -58,7 +58,7 @@ fn stream(bench: &Bench, id: SessionId) -> (u32, u32) {
 }
 
 /// Puts a chunk into the slots of a switch whose range begins at `base`, with the contributions of these children.
-fn fill(fake: &Fake, (base, slots): (u32, u32), chunk: u32, seen: u32) {
+pub(crate) fn fill(fake: &Fake, (base, slots): (u32, u32), chunk: u32, seen: u32) {
     let (slot, set) = (base + chunk % slots, (chunk / slots % 2) as u8);
     let mut switch = fake.lock();
     switch.chunks[slot as usize][usize::from(set)] = chunk;

@@ -1,5 +1,7 @@
 //! Two jobs that each want all slots of a switch: both run below its aggregator, survive a restart of the controller, and the loss of the aggregator.
 
+mod trees;
+
 use std::net::SocketAddr;
 
 use netfold_io::vacant_address;
