@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::plan::HOSTS_PER_LEAF;
+use super::plan::{AGGREGATORS, HOSTS_PER_LEAF, SPINE};
 
 /// Bytes a second of a host's link, in each direction: 1 Gbit/s. The links of leaves carry what all their hosts send.
 const HOST_RATE: u64 = 125_000_000;
@@ -84,13 +84,13 @@ impl Links {
     }
 }
 
-/// Addresses are those of `plan::host_address` and of the world's switches.
+/// Addresses are those of `plan::host_address` and of the world's switches. An aggregator is where its switch is.
 fn end(address: SocketAddr) -> End {
     let IpAddr::V4(ip) = address.ip() else { return End::Spine };
     let [_, net, leaf, last] = ip.octets().map(usize::from);
     match (net, leaf, last) {
-        (9, _, 9) => End::Spine,
-        (9, ..) => End::Leaf(last - 1),
+        (9, ..) if last % AGGREGATORS == SPINE => End::Spine,
+        (9, ..) => End::Leaf(last % AGGREGATORS - 1),
         _ => End::Host((leaf - 1) * HOSTS_PER_LEAF + last - 1),
     }
 }
@@ -131,6 +131,8 @@ mod tests {
         assert_eq!(links(switch(2), host(5)), [Link::HostDown(5)]);
         assert_eq!(links(switch(1), switch(9)), [Link::LeafUp(0)]);
         assert_eq!(links(switch(9), switch(2)), [Link::LeafDown(1)]);
+        assert_eq!(links(switch(12), switch(9)), [Link::LeafUp(1)], "an aggregator is where its switch is");
+        assert_eq!((links(switch(1), switch(11)), links(switch(9), switch(19))), (vec![], vec![]));
         let across = [Link::HostUp(0), Link::LeafUp(0), Link::LeafDown(1), Link::HostDown(7)];
         assert_eq!(links(host(0), host(7)), across);
     }

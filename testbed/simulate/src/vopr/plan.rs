@@ -16,8 +16,14 @@ use crate::sim::Faults;
 /// When faults begin at the earliest, and when all are over.
 const FAULTS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(25));
 
-/// Slots of the leaf where jobs share them: fewer than several jobs ask for.
+/// Slots of each switch where jobs share them: fewer than several jobs ask for.
 pub(super) const SLOTS_SHARED: u32 = 128;
+
+/// Last part of the spine's address; that of a leaf is one above its number.
+pub(super) const SPINE: usize = 9;
+
+/// By how much the last part of an aggregator's address is above that of its switch.
+pub(super) const AGGREGATORS: usize = 10;
 
 /// Hosts at each leaf.
 pub(super) const HOSTS_PER_LEAF: usize = 4;
@@ -150,7 +156,7 @@ pub(super) struct Plan {
     pub(super) leaves: usize,
     pub(super) controllers: usize,
     pub(super) elastic: bool,
-    /// Whether jobs share the slots of the only leaf below an aggregator: [`SLOTS_SHARED`] of them.
+    /// Whether jobs share the slots of leaves and spine below aggregators: [`SLOTS_SHARED`] of each.
     pub(super) best_effort: bool,
     pub(super) jobs: Vec<JobPlan>,
     /// What every link does to datagrams.
@@ -233,33 +239,57 @@ impl Plan {
             undetected,
             clock_error: Duration::from_secs(if rng.random_bool(0.5) { 0 } else { 100_000 }),
         };
-        // Other jobs have slots of their own, and are refused where too few are left.
-        if plan.leaves == 1 && !plan.authenticated && rng.random_bool(0.5) {
+        // Authenticated jobs have slots of their own, and are refused where too few are left.
+        if !plan.authenticated && rng.random_bool(0.5) {
             plan.share_slots(rng);
         }
         plan
     }
 
-    /// Has jobs share the slots of the leaf. Half of the faults of switches are the aggregator's. No contribution may be left out: the program has no bounded
-    /// loss.
+    /// Has jobs share the slots of leaves and spine. Half of the faults of switches are those of aggregators. No contribution may be left out: the program
+    /// has no bounded loss.
     fn share_slots(&mut self, rng: &mut Xoshiro256PlusPlus) {
         (self.best_effort, self.elastic, self.data.trimming) = (true, false, 0.0);
         for job in &mut self.jobs {
             job.tolerance = Tolerance::NONE;
         }
+        let switches = self.switches();
         for (_, fault) in &mut self.faults {
             if let Fault::CutSwitch { switch, .. }
             | Fault::RestartSwitch { switch, .. }
             | Fault::HangSwitch { switch, .. } = fault
             {
-                *switch = rng.random_range(0..2);
+                *switch = rng.random_range(0..switches);
             }
         }
     }
 
-    /// Number of switches: the leaves, and a spine above several, or an aggregator.
+    /// Number of switches: the leaves, a spine above several, and an aggregator of each where jobs share slots.
     pub(super) fn switches(&self) -> usize {
-        if self.leaves > 1 || self.best_effort { self.leaves + 1 } else { 1 }
+        let aggregators = if self.best_effort { self.aggregated() } else { 0 };
+        self.aggregated() + aggregators
+    }
+
+    /// Number of switches that are no aggregators.
+    fn aggregated(&self) -> usize {
+        if self.leaves > 1 { self.leaves + 1 } else { 1 }
+    }
+
+    /// A switch by number: the leaves come first, then the spine, then aggregators in the order of theirs.
+    pub(super) fn switch(&self, index: usize) -> PlannedSwitch {
+        let named = |index: usize| {
+            if index < self.leaves { (format!("leaf{index}"), index + 1) } else { ("spine".into(), SPINE) }
+        };
+        match index.checked_sub(self.aggregated()) {
+            None => {
+                PlannedSwitch { name: named(index).0, last: named(index).1 as u8, shares: self.best_effort }
+            }
+            Some(of) => PlannedSwitch {
+                name: format!("aggregator_of_{}", named(of).0),
+                last: (named(of).1 + AGGREGATORS) as u8,
+                shares: false,
+            },
+        }
     }
 
     /// How controllers share slots out.
@@ -271,11 +301,6 @@ impl Plan {
         }
     }
 
-    /// Name of the switch that is no leaf.
-    pub(super) fn upper(&self) -> &'static str {
-        if self.best_effort { "aggregator" } else { "spine" }
-    }
-
     pub(super) fn hosts(&self) -> usize {
         self.leaves * HOSTS_PER_LEAF
     }
@@ -283,22 +308,26 @@ impl Plan {
     /// The topology as a controller reads it.
     pub(super) fn topology(&self) -> String {
         let mut text = String::new();
-        for leaf in 0..self.leaves {
-            text += &format!(
-                "[[switch]]\nname = \"leaf{leaf}\"\np4runtime = \"10.9.0.{}:9559\"\nrole = \"leaf\"\n",
-                leaf + 1
-            );
-            if self.best_effort {
-                text += "aggregator = \"aggregator\"\n";
-            }
+        let mut link = |a: &str, b: &str| text += &format!("[[link]]\na = \"{a}\"\nb = \"{b}\"\n");
+        let names: Vec<String> = (0..self.switches()).map(|index| self.switch(index).name).collect();
+        let (below, aggregators) = names.split_at(self.aggregated());
+        below.iter().zip(aggregators).for_each(|(switch, aggregator)| link(switch, aggregator));
+        if let Some(spine) = below.get(self.leaves) {
+            below[..self.leaves].iter().for_each(|leaf| link(leaf, spine));
         }
-        let upper = self.upper();
-        let has_upper = self.switches() > self.leaves;
-        if has_upper {
-            let role = if self.best_effort { "any" } else { "spine" };
+        for index in 0..self.switches() {
+            let PlannedSwitch { name, last, .. } = self.switch(index);
+            let role = match index {
+                _ if index < self.leaves => "leaf",
+                _ if index < self.aggregated() => "spine",
+                _ => "any",
+            };
             text += &format!(
-                "[[switch]]\nname = \"{upper}\"\np4runtime = \"10.9.0.9:9559\"\nrole = \"{role}\"\n"
+                "[[switch]]\nname = \"{name}\"\np4runtime = \"10.9.0.{last}:9559\"\nrole = \"{role}\"\n"
             );
+            if let Some(aggregator) = aggregators.get(index) {
+                text += &format!("aggregator = \"{aggregator}\"\n");
+            }
         }
         for host in 0..self.hosts() {
             let leaf = host / HOSTS_PER_LEAF;
@@ -307,13 +336,17 @@ impl Plan {
                 host_address(host)
             );
         }
-        if has_upper {
-            for leaf in 0..self.leaves {
-                text += &format!("[[link]]\na = \"leaf{leaf}\"\nb = \"{upper}\"\n");
-            }
-        }
         text
     }
+}
+
+/// A switch of a plan.
+pub(super) struct PlannedSwitch {
+    pub(super) name: String,
+    /// Last part of its address.
+    pub(super) last: u8,
+    /// Whether jobs share its slots.
+    pub(super) shares: bool,
 }
 
 /// The address of a host.

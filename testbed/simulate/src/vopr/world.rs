@@ -17,7 +17,7 @@ use super::device::Device;
 use super::engine::{MeshState, locked};
 use super::keeper::Call;
 use super::links::Links;
-use super::plan::{Fault, Plan, SLOTS_SHARED, host_address};
+use super::plan::{Fault, Plan, PlannedSwitch, SLOTS_SHARED, host_address};
 use super::rank::RankProcess;
 
 /// Lines of the timeline that a violation shows.
@@ -155,11 +155,9 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(plan: Plan) -> Self {
         let device = |index: usize| {
-            let is_leaf = index < plan.leaves;
-            let (name, last) =
-                if is_leaf { (format!("leaf{index}"), index + 1) } else { (plan.upper().into(), 9) };
-            let slots_max = if plan.best_effort && is_leaf { SLOTS_SHARED } else { u32::MAX };
-            let address = SocketAddr::new(Ipv4Addr::new(10, 9, 0, last as u8).into(), UDP_PORT);
+            let PlannedSwitch { name, last, shares } = plan.switch(index);
+            let slots_max = if shares { SLOTS_SHARED } else { u32::MAX };
+            let address = SocketAddr::new(Ipv4Addr::new(10, 9, 0, last).into(), UDP_PORT);
             Device::new(&name, address, plan.chunk, (plan.best_effort, slots_max))
         };
         let devices: Vec<_> = (0..plan.switches()).map(device).collect();
