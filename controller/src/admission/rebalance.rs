@@ -234,14 +234,15 @@ impl Coordinator {
     /// The tree that a job would have now if it gave up its own: with as many slots, at drained links with as few as it can do with.
     pub(super) fn other_tree(&mut self, job: u16, load: TreeLoad<'_>) -> Result<ChosenTree, Shortage> {
         let active = &self.active[&job];
-        if active.placement.plan.shares_slots() {
+        let drained =
+            active.placement.chosen.edges.iter().any(|edge| self.fleet.is_link_drained(edge.link.index()));
+        let shares = active.placement.plan.shares_slots();
+        if shares && !drained {
             let message = "it shares slots of switches that its workers are at or below".into();
             return Err(NoRoute { reason: Refusal::Path, message }.into());
         }
         let siblings: Vec<_> = self.siblings(&active.name).map(|job| job.placement.chosen.clone()).collect();
         let held = active.placement.job().slots;
-        let drained =
-            active.placement.chosen.edges.iter().any(|edge| self.fleet.is_link_drained(edge.link.index()));
         let fewest = self.fewest_slots(active.spec.slots, active.spec.classes).min(held);
         let request = TreeRequest {
             members: &active.placement.members,
@@ -254,6 +255,9 @@ impl Coordinator {
             datagram_max: 0,
             load,
         };
+        if shares {
+            return self.fleet.shared_tree_instead_of(&active.placement, &request);
+        }
         self.fleet.tree_instead_of(&active.placement, &request)
     }
 

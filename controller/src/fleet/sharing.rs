@@ -8,13 +8,15 @@
 //! was its parent.
 
 use super::{
-    Fleet, HeldRange, LinkInfo, Placement, SharedBelow, Switch, TreeRequest, Wanted, largest_range, run,
+    Fleet, HeldRange, LinkInfo, NoRoute, Placement, SharedBelow, Shortage, Switch, TreeRequest, Wanted,
+    largest_range, run,
 };
 use crate::record::PlaceRecord;
 use crate::route::{ChosenTree, Edge};
 use crate::slots::SlotRange;
 use crate::topology::{LinkId, SwitchId};
 use crate::tree::{Shape, SharedRange, Site, SlotUse};
+use netfold_control::Refusal;
 use netfold_p4::profile::entries_of_job;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -246,12 +248,7 @@ impl Fleet {
         if request.authenticated {
             return Err(SharingDecision::Authenticated);
         }
-        let below: Vec<bool> = (0..self.len()).map(|switch| self.usable_aggregator(switch).is_ok()).collect();
-        let free = |number: usize, switch: &Switch| {
-            let shareable = || switch.shareable().map_or(0, |range| range.slots);
-            if below[number] { shareable() } else { largest_range(switch) }
-        };
-        let chosen = self.choose(request, free, None).map_err(|_| SharingDecision::NoPlace)?;
+        let chosen = self.choose_shared(request, None).map_err(|_| SharingDecision::NoPlace)?;
         let parts = self.parts(&chosen, wanted)?;
         let slots = self.slots_of(&chosen, &parts, request, wanted)?;
         let shared = parts.iter().zip(&chosen.switches).map(|(part, at)| match part {
@@ -274,6 +271,57 @@ impl Fleet {
             _ => None,
         });
         Ok((selection, sites, unusable.flatten().collect()))
+    }
+
+    /// Chooses switches, without aggregators, by what could be shared at those that have usable ones.
+    fn choose_shared(
+        &mut self,
+        request: &TreeRequest<'_>,
+        own: Option<&Placement>,
+    ) -> Result<ChosenTree, Shortage> {
+        let below: Vec<bool> = (0..self.len()).map(|switch| self.usable_aggregator(switch).is_ok()).collect();
+        let free = |number: usize, switch: &Switch| {
+            let shareable = || switch.shareable().map_or(0, |range| range.slots);
+            if below[number] { shareable() } else { largest_range(switch) }
+        };
+        self.choose(request, free, own)
+    }
+
+    /// The tree, without aggregators, that would be chosen if what `own` holds, which shares slots, were free: where `own` shares slots it does, at other switches
+    /// it shares as many or has them for itself.
+    ///
+    /// # Errors
+    /// [`Shortage`] if there is none.
+    pub(crate) fn shared_tree_instead_of(
+        &mut self,
+        own: &Placement,
+        request: &TreeRequest<'_>,
+    ) -> Result<ChosenTree, Shortage> {
+        let chosen = self.choose_shared(request, Some(own))?;
+        let slots = own.job().slots;
+        for at in &chosen.switches {
+            let held = own.switches.iter().position(|held| *held == at.index());
+            let slot_use = held.map(|held| own.plan.switch_plans()[held].slot_use);
+            let why = match (slot_use, self.usable_aggregator(at.index())) {
+                (Some(SlotUse::Own), _) | (Some(SlotUse::Shared), Ok(_)) => continue,
+                (_, Ok(below)) => {
+                    let above = &self.switches[below.aggregator.index()].slots;
+                    if above.largest(slots, slots).is_some() {
+                        continue;
+                    }
+                    self.unusable(
+                        *at,
+                        below.aggregator,
+                        format!("it has no range of {slots} slots free"),
+                        false,
+                    )
+                }
+                (None, Err(_)) if largest_range(&self.switches[at.index()]) >= slots => continue,
+                (_, Err(why)) => why,
+            };
+            return Err(NoRoute { reason: Refusal::Slots, message: format!("another {why}") }.into());
+        }
+        Ok(chosen)
     }
 
     /// Whose slots a tree uses at each of its switches.

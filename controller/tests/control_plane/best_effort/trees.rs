@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stalls::{explain, fill, report};
+use netfold_controller::command::Command;
 use netfold_controller::view::{PlaceView, SnapshotScope};
 
 /// Two leaves with a host each below a spine, and the switches that are aggregators.
@@ -39,7 +40,11 @@ fn topology(aggregators: Aggregators) -> String {
 }
 
 fn fleet(aggregators: Aggregators, fakes: &[Fake]) -> Fleet {
-    let topology = Topology::from_toml(&topology(aggregators)).unwrap();
+    fleet_of(&topology(aggregators), fakes)
+}
+
+fn fleet_of(topology: &str, fakes: &[Fake]) -> Fleet {
+    let topology = Topology::from_toml(topology).unwrap();
     let infos = fakes.iter().zip(topology.switches()).enumerate().map(|(at, (fake, switch))| SwitchInfo {
         name: switch.name.clone(),
         data: Some(([10, 9, 0, at as u8 + 1], 20038).into()),
@@ -64,8 +69,12 @@ impl Trees {
 
     fn with_spine(aggregators: Aggregators, slots: u32) -> Self {
         let slots = [SLOTS, SLOTS, slots, 8 * SLOTS, 8 * SLOTS, 8 * SLOTS];
-        let fakes: Vec<Fake> = slots.into_iter().map(|slots| Fake::new(slots, 256, 128)).collect();
-        let fleet = fleet(aggregators, &fakes);
+        Self::over(aggregators, &topology(aggregators), &slots)
+    }
+
+    fn over(aggregators: Aggregators, topology: &str, slots: &[u32]) -> Self {
+        let fakes: Vec<Fake> = slots.iter().map(|slots| Fake::new(*slots, 256, 128)).collect();
+        let fleet = fleet_of(topology, &fakes);
         let bench = Bench::over(fakes.clone(), lasting(), fleet, StoredRecords::default());
         Self { bench, aggregators, fakes, members: BTreeMap::new() }
     }
@@ -305,6 +314,37 @@ fn jobs_lose_their_trees_with_an_aggregator_and_come_again() {
     }
     rig.pass(lasting().settle * 2);
     assert!(rig.members.values().flatten().all(|id| !rig.bench.received[id].closed), "they are moved once");
+    rig.bench.finish_all();
+}
+
+/// A second spine, which has an aggregator, too.
+#[test]
+fn jobs_that_share_slots_leave_drained_links() {
+    let mut text = topology(ALL);
+    for (name, at, more) in [("spine2", 7, "aggregator = \"top2\"\n"), ("top2", 8, "")] {
+        text += &format!("[[switch]]\nname = \"{name}\"\np4runtime = \"10.9.0.{at}:9559\"\n{more}");
+    }
+    for (a, b) in [("spine2", "top2"), ("leaf1", "spine2"), ("leaf2", "spine2")] {
+        text += &format!("[[link]]\na = \"{a}\"\nb = \"{b}\"\n");
+    }
+    let above = 8 * SLOTS;
+    let mut rig = Trees::over(ALL, &text, &[SLOTS, SLOTS, SLOTS, above, above, above, SLOTS, above]);
+    rig.start("one", SLOTS, 5000);
+    assert_eq!(rig.places("one")[1], "spine below top: shared 0");
+    let drain = |rig: &mut Trees, a: &str, b: &str| {
+        let command = Command::DrainLink { a: a.into(), b: b.into(), drained: true, evict: false };
+        rig.bench.act(|plane, now| plane.execute(now, command)).unwrap();
+        rig.pass(lasting().settle * 2);
+    };
+    drain(&mut rig, "leaf1", "spine");
+    let ends = rig.bench.ends();
+    assert!(matches!(ends[..], [EndReason::Moved { .. }]), "{ends:?}");
+    rig.start("one", SLOTS, 5001);
+    let places = rig.places("one");
+    assert_eq!(places[..3], ["top2: 0", "spine2 below top2: shared 0", "agg1 below spine2: 0"]);
+    // Without its aggregator it would have half of the leaf's.
+    drain(&mut rig, "leaf1", "agg1");
+    assert_eq!(rig.bench.ends().len(), 1, "it stays");
     rig.bench.finish_all();
 }
 
