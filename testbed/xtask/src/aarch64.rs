@@ -128,7 +128,7 @@ fn build(selected: &[&Selection]) -> Result<Vec<Executable>> {
     let target = target.iter().map(String::as_str);
     let packages = packages.iter().flat_map(|package| ["--package", package]);
     let arguments: Vec<&str> = target.chain(kinds.iter().copied()).chain(packages).collect();
-    executables::build(&arguments, false)
+    Ok(executables::build(&arguments, false)?.executables)
 }
 
 /// Cargo's options for the target.

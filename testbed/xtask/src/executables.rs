@@ -51,17 +51,25 @@ pub(crate) struct Finished {
     pub(crate) problem: Option<anyhow::Error>,
 }
 
-/// Builds all test executables by `cargo test --no-run` with these arguments; linted, by clippy's driver, and benchmarks as well.
-pub(crate) fn build(arguments: &[&str], linted: bool) -> Result<Vec<Executable>> {
-    let executables = build_some(arguments, linted)?;
-    if linted {
-        build_some(&[arguments, &["--benches"]].concat(), linted)?;
-    }
-    Ok(executables)
+/// What a build has made.
+#[derive(Default)]
+pub(crate) struct Built {
+    pub(crate) executables: Vec<Executable>,
+    /// Warnings of the compiler, which have been printed.
+    pub(crate) warnings: usize,
 }
 
-fn build_some(arguments: &[&str], linted: bool) -> Result<Vec<Executable>> {
-    let mut command = process::cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+/// Builds all test executables by `cargo test --no-run` with these arguments; linted, by clippy's driver, and benchmarks as well.
+pub(crate) fn build(arguments: &[&str], linted: bool) -> Result<Built> {
+    let mut built = build_some(arguments, linted)?;
+    if linted {
+        built.warnings += build_some(&[arguments, &["--benches"]].concat(), linted)?.warnings;
+    }
+    Ok(built)
+}
+
+fn build_some(arguments: &[&str], linted: bool) -> Result<Built> {
+    let mut command = process::cargo(&["test", "--no-run", "--message-format", "json"]);
     command.args(arguments);
     if linted {
         command.envs(lint::as_clippy()?);
@@ -71,15 +79,29 @@ fn build_some(arguments: &[&str], linted: bool) -> Result<Vec<Executable>> {
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
     let output = child.stdout.take().context("standard output was piped")?;
-    let mut executables = Vec::new();
+    let mut built = Built::default();
     for message in BufReader::new(output).lines() {
-        executables.extend(executable(&serde_json::from_str(&message?)?));
+        let message = serde_json::from_str(&message?)?;
+        built.executables.extend(executable(&message));
+        if let Some((rendered, is_warning)) = diagnostic(&message) {
+            eprint!("{rendered}");
+            built.warnings += usize::from(is_warning);
+        }
     }
     process::finish(&line, child.wait()?, started)?;
-    if executables.is_empty() {
+    if built.executables.is_empty() {
         bail!("`{line}` has built no test executable");
     }
-    Ok(executables)
+    Ok(built)
+}
+
+/// What the compiler says in a message of cargo's, and whether that is a warning.
+fn diagnostic(message: &Value) -> Option<(&str, bool)> {
+    if message["reason"] != "compiler-message" {
+        return None;
+    }
+    let message = &message["message"];
+    Some((message["rendered"].as_str()?, message["level"] == "warning"))
 }
 
 /// The examples of the documentation, run by a copy of this program, since cargo replaces its file when it builds it for tests.
@@ -239,6 +261,14 @@ mod tests {
         assert_eq!(short.as_deref(), Some("io unit tests"));
         assert_eq!(name(message(false, "/t/netfold".into(), id, "netfold")), None);
         assert_eq!(name(message(true, Value::Null, id, "suite")), None);
+    }
+
+    #[test]
+    fn warnings_are_found_in_messages() {
+        let message = |reason: &str, level: &str| serde_json::json!({ "reason": reason, "message": { "level": level, "rendered": "text" } });
+        assert_eq!(diagnostic(&message("compiler-message", "warning")), Some(("text", true)));
+        assert_eq!(diagnostic(&message("compiler-message", "error")), Some(("text", false)));
+        assert_eq!(diagnostic(&message("compiler-artifact", "warning")), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<()> {
     let workspace = packages::workspace();
     let (mut clippy, mut doc) = (cargo(&["clippy", "--all-targets"]), cargo(&["doc", "--no-deps"]));
     clippy.args(&workspace).args(["--", "-D", "warnings"]);
-    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings").envs(as_clippy()?);
+    doc.args(&workspace).env("RUSTDOCFLAGS", "-D warnings").envs(denying()?);
     let mut steps = formatting();
     steps.extend([clippy, doc]);
     steps.extend(dependencies());
@@ -47,17 +47,23 @@ fn formatting() -> Vec<Command> {
     ]
 }
 
-/// What cargo-clippy sets for cargo, with warnings denied. With it cargo has clippy's driver compile the crates of the workspace: what is built is linted in the same pass, and
-/// rustdoc takes what clippy has made.
+/// What cargo-clippy sets for cargo. With it cargo has clippy's driver compile the crates of the workspace: what is built is linted in the same pass.
 ///
 /// # Errors
 ///
 /// If the toolchain has no clippy.
 pub(crate) fn as_clippy() -> Result<[(&'static str, OsString); 2]> {
+    as_clippy_with("")
+}
+
+/// The same with warnings denied, as `run` has clippy do: rustdoc takes what that has made.
+fn denying() -> Result<[(&'static str, OsString); 2]> {
+    as_clippy_with("-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
+}
+
+fn as_clippy_with(arguments: &str) -> Result<[(&'static str, OsString); 2]> {
     let driver = of_toolchain("clippy-driver")
         .context("the toolchain has no clippy: run `rustup component add clippy`")?;
-    let separator = "__CLIPPY_HACKERY__";
-    let arguments = format!("-D{separator}warnings{separator}");
     Ok([("RUSTC_WORKSPACE_WRAPPER", driver.into()), ("CLIPPY_ARGS", arguments.into())])
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 
+use crate::executables::Built;
 use crate::process::heading;
 use crate::{clients, executables, fuzz, metadata, packages, tidy};
 
@@ -62,8 +63,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut times = Vec::new();
     let documentation = executables::documentation(arguments.lint)?;
     match executables::build(&workspace, arguments.lint) {
-        Ok(mut executables) => {
+        Ok(Built { mut executables, warnings }) => {
             executables.push(documentation);
+            if arguments.lint && warnings > 0 {
+                problems.push(anyhow!("the compiler and clippy have printed {warnings} warnings"));
+            }
             let logs = metadata::target_folder()?.join("test-logs");
             let jobs = arguments.jobs.unwrap_or_else(jobs);
             let interpreters =
