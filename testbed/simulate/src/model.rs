@@ -14,6 +14,7 @@
 mod closing;
 mod passes;
 mod predicting;
+mod search;
 mod spilling;
 mod spilling_tree;
 mod tree;

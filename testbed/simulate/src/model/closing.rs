@@ -4,8 +4,7 @@
 //! Chunks are plain positions here. A result that was sent and is not lost arrives at once: one that arrives later is no different from
 //! one that was lost and requested again, as results do not change and the switch must still have what a worker lacks.
 
-use std::collections::HashMap;
-
+use super::search::search;
 use super::{Broken, Explored, WORKERS_MAX};
 
 /// Slots, and with it chunks that a worker may have under way.
@@ -95,47 +94,14 @@ impl ClosingModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let start = ClosingState::default();
-        let mut states = vec![start];
-        let mut known = HashMap::from([(start, 0_u32)]);
-        let mut came: Vec<Vec<u32>> = vec![Vec::new()];
-        let (mut at, mut events) = (0, 0);
-        while at < states.len() {
-            let state = states[at];
-            for event in self.events(&state) {
-                let next = self.play(&state, event)?;
-                events += 1;
-                let to = *known.entry(next).or_insert_with(|| {
-                    states.push(next);
-                    came.push(Vec::new());
-                    states.len() as u32 - 1
-                });
-                if to as usize != at && came[to as usize].last() != Some(&(at as u32)) {
-                    came[to as usize].push(at as u32);
-                }
-            }
-            at += 1;
-        }
-        self.find_deadlock(&states, &came)?;
-        Ok(Explored { states: states.len(), events })
-    }
-
-    /// Walks back from the states in which all have finished; what is not reached can never finish.
-    fn find_deadlock(&self, states: &[ClosingState], came: &[Vec<u32>]) -> Result<(), Broken> {
-        let finished = |state: &ClosingState| (0..self.workers).all(|worker| state.has(worker, self.chunks));
-        let all = |state: &ClosingState| {
-            finished(state) && (0..self.workers).all(|worker| state.all_up_to(worker) == self.chunks)
-        };
-        let mut live: Vec<bool> = states.iter().map(all).collect();
-        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
-        while let Some(at) = open.pop() {
-            for from in &came[at] {
-                if !std::mem::replace(&mut live[*from as usize], true) {
-                    open.push(*from as usize);
-                }
-            }
-        }
-        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
+        let play = |state: &ClosingState, event| self.play(state, event);
+        let starts = [ClosingState::default()];
+        let reached = search(&starts, |state| Ok(self.events(state)), play, |_, _| true)?;
+        reached.find_deadlock(|state| {
+            let finished = |worker| state.has(worker, self.chunks) && state.all_up_to(worker) == self.chunks;
+            (0..self.workers).all(finished)
+        })?;
+        Ok(reached.explored())
     }
 
     /// Whether a worker may have sent a chunk.

@@ -4,8 +4,7 @@
 //! time after it has been at the one before, any number of times or never. A packet that the last part answers goes back over the other parts and
 //! reads them, where the same may happen to it. Chunks are plain positions, as in the [model](super::TreeModel) of trees.
 
-use std::collections::HashMap;
-
+use super::search::search;
 use super::{Broken, Explored};
 
 /// Most workers.
@@ -97,51 +96,13 @@ impl PassesModel {
     pub fn check(&self) -> Result<Explored, Broken> {
         let mut start = State::default();
         start.next[..self.workers].fill(1);
-        let mut states = vec![start];
-        let mut known = HashMap::from([(start, 0_u32)]);
-        // By which events each state can be reached, from those that happen as long as a worker lacks a result.
-        let mut certain = Vec::new();
-        let (mut at, mut events) = (0, 0);
-        while at < states.len() {
-            let state = states[at];
-            for event in self.events(&state) {
-                let next = self.play(&state, event)?;
-                events += 1;
-                let to = *known.entry(next).or_insert_with(|| {
-                    states.push(next);
-                    states.len() as u32 - 1
-                });
-                // A worker that has the result does not ask again.
-                let is_over = |worker: usize, chunk: u8| chunk != state.next[worker];
-                let over =
-                    matches!(event, Event::Forward { worker, chunk, part: 0, .. } if is_over(worker, chunk));
-                if event != Event::Loss && !over && to != at as u32 {
-                    certain.push((at as u32, to));
-                }
-            }
-            at += 1;
-        }
-        self.find_deadlock(&states, &certain)?;
-        Ok(Explored { states: states.len(), events })
-    }
-
-    /// Walks back from the states in which all have finished.
-    fn find_deadlock(&self, states: &[State], certain: &[(u32, u32)]) -> Result<(), Broken> {
-        let mut backward = vec![Vec::new(); states.len()];
-        for (from, to) in certain {
-            backward[*to as usize].push(*from);
-        }
-        let finished = |state: &State| state.next[..self.workers].iter().all(|next| *next > self.chunks);
-        let mut live: Vec<bool> = states.iter().map(finished).collect();
-        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
-        while let Some(at) = open.pop() {
-            for from in &backward[at] {
-                if !std::mem::replace(&mut live[*from as usize], true) {
-                    open.push(*from as usize);
-                }
-            }
-        }
-        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
+        // A worker that has the result does not ask again.
+        let is_over = |state: &State, event| matches!(event, Event::Forward { worker, chunk, part: 0, .. } if chunk != state.next[worker]);
+        let happens = |state: &State, event| event != Event::Loss && !is_over(state, event);
+        let play = |state: &State, event| self.play(state, event);
+        let reached = search(&[start], |state| Ok(self.events(state)), play, happens)?;
+        reached.find_deadlock(|state| state.next[..self.workers].iter().all(|next| *next > self.chunks))?;
+        Ok(reached.explored())
     }
 
     fn events(&self, state: &State) -> Vec<Event> {

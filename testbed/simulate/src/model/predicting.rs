@@ -4,8 +4,7 @@
 //! A worker may retransmit any chunk that it waits for at any time, also when its result was ignored, and the network may lose, repeat and
 //! reorder anything. A result that was sent and is not lost arrives at once, as in the [model of closing](super::ClosingModel).
 
-use std::collections::HashMap;
-
+use super::search::search;
 use super::{Broken, Explored, WORKERS_MAX};
 
 /// Most operations of a stream.
@@ -95,47 +94,12 @@ impl PredictionModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let start = PredictionState::default();
-        let mut states = vec![start];
-        let mut known = HashMap::from([(start, 0_usize)]);
-        let mut came: Vec<Vec<usize>> = vec![Vec::new()];
-        let (mut at, mut events) = (0, 0);
-        while at < states.len() {
-            let state = states[at];
-            for event in self.events(&state) {
-                let next = self.play(&state, event)?;
-                events += 1;
-                let to = *known.entry(next).or_insert_with(|| {
-                    states.push(next);
-                    came.push(Vec::new());
-                    states.len() - 1
-                });
-                if to != at {
-                    came[to].push(at);
-                }
-            }
-            at += 1;
-        }
-        self.find_deadlock(&states, &came)?;
-        Ok(Explored { states: states.len(), events })
-    }
-
-    /// Walks back from the states in which all have finished; what is not reached can never finish.
-    fn find_deadlock(&self, states: &[PredictionState], came: &[Vec<usize>]) -> Result<(), Broken> {
-        let finished = |state: &PredictionState| {
-            let all = |worker: &Progress| worker.descriptors.min(worker.chunks) == self.operations();
-            state.workers[..self.workers()].iter().all(all)
-        };
-        let mut live: Vec<bool> = states.iter().map(finished).collect();
-        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
-        while let Some(at) = open.pop() {
-            for from in &came[at] {
-                if !std::mem::replace(&mut live[*from], true) {
-                    open.push(*from);
-                }
-            }
-        }
-        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
+        let play = |state: &PredictionState, event| self.play(state, event);
+        let starts = [PredictionState::default()];
+        let reached = search(&starts, |state| Ok(self.events(state)), play, |_, _| true)?;
+        let finished = |worker: &Progress| worker.descriptors.min(worker.chunks) == self.operations();
+        reached.find_deadlock(|state| state.workers[..self.workers()].iter().all(finished))?;
+        Ok(reached.explored())
     }
 
     fn operations(&self) -> u8 {

@@ -7,8 +7,7 @@
 //!
 //! It does where nothing is lost: a [reliable](SpillingModel::reliable) network shows that no chunk waits for a retransmission.
 
-use std::collections::HashMap;
-
+use super::search::search;
 use super::{Broken, Explored};
 
 const JOBS: usize = 2;
@@ -148,41 +147,25 @@ impl SpillingModel {
     ///
     /// The first invariant found broken.
     pub fn check(&self) -> Result<Explored, Broken> {
-        let mut states = self.starts();
-        let mut known: HashMap<State, u32> = states.iter().copied().zip(0..).collect();
-        // By which events each state can be reached, from those that happen as long as a worker lacks a result.
-        let mut certain = Vec::new();
-        let (mut at, mut events) = (0, 0);
-        while at < states.len() {
-            let state = states[at];
-            let possible = self.events(&state);
-            if possible.is_empty() && !self.all_finished(&state) {
-                return Err(Broken::Waits);
+        let events = |state: &State| {
+            let possible = self.events(state);
+            if possible.is_empty() && !self.all_finished(state) { Err(Broken::Waits) } else { Ok(possible) }
+        };
+        let play = |state: &State, (job, event)| self.play(state, job, event);
+        // First packets do not count: each is sent once, and may be lost. No more does the release of slots: results need not pass while a slot
+        // is taken.
+        let happens = |state: &State, (job, event): (usize, Event)| match event {
+            Event::Data { worker, chunk, takes, .. } => {
+                takes == self.resent_takes && state.jobs[job].next[worker] == chunk
             }
-            for (job, event) in possible {
-                let next = self.play(&state, job, event)?;
-                events += 1;
-                let to = *known.entry(next).or_insert_with(|| {
-                    states.push(next);
-                    states.len() as u32 - 1
-                });
-                let happens = match event {
-                    Event::Data { worker, chunk, takes, .. } => {
-                        takes == self.resent_takes && state.jobs[job].next[worker] == chunk
-                    }
-                    Event::Release { .. } | Event::Loss => false,
-                    Event::Up { .. } | Event::Down { .. } | Event::Result { .. } => true,
-                };
-                if happens && to != at as u32 {
-                    certain.push((at as u32, to));
-                }
-            }
-            at += 1;
-        }
+            Event::Release { .. } | Event::Loss => false,
+            Event::Up { .. } | Event::Down { .. } | Event::Result { .. } => true,
+        };
+        let reached = search(&self.starts(), events, play, happens)?;
         if !self.reliable {
-            self.find_deadlock(&states, &certain)?;
+            reached.find_deadlock(|state| self.all_finished(state))?;
         }
-        Ok(Explored { states: states.len(), events })
+        Ok(reached.explored())
     }
 
     /// States before the first packet. Turns that a switch has from earlier jobs can be any.
@@ -197,25 +180,6 @@ impl SpillingModel {
             start
         };
         sets.map(with).collect()
-    }
-
-    /// Walks back from the states in which all have finished. First packets do not count: each is sent once, and may be lost. No more does the
-    /// release of slots: results need not pass while a slot is taken.
-    fn find_deadlock(&self, states: &[State], certain: &[(u32, u32)]) -> Result<(), Broken> {
-        let mut backward = vec![Vec::new(); states.len()];
-        for (from, to) in certain {
-            backward[*to as usize].push(*from);
-        }
-        let mut live: Vec<bool> = states.iter().map(|state| self.all_finished(state)).collect();
-        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
-        while let Some(at) = open.pop() {
-            for from in &backward[at] {
-                if !std::mem::replace(&mut live[*from as usize], true) {
-                    open.push(*from as usize);
-                }
-            }
-        }
-        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
     }
 
     fn all_finished(&self, state: &State) -> bool {

@@ -5,8 +5,7 @@
 //! [a switch below a parent](super::TreeModel), by which it sends sums up and takes results. The other jobs at the leaf are left out: a slot there can be lost at any time,
 //! and any contribution can find none. The root's other child stands for the rest of the tree.
 
-use std::collections::HashMap;
-
+use super::search::search;
 use super::{Broken, Explored};
 
 /// Most workers at the leaf.
@@ -145,28 +144,11 @@ impl SpillingTreeModel {
     pub fn check(&self) -> Result<Explored, Broken> {
         let mut start = State { next: [self.chunks + 1; WORKERS], ..State::default() };
         self.members().chain([BELOW]).for_each(|worker| start.next[worker] = 1);
-        let mut states = vec![start];
-        let mut known = HashMap::from([(start, 0_u32)]);
-        // By which events each state can be reached, from those that happen as long as a worker lacks a result.
-        let mut certain = Vec::new();
-        let (mut at, mut events) = (0, 0);
-        while at < states.len() {
-            let state = states[at];
-            for event in self.events(&state) {
-                let next = self.play(&state, event)?;
-                events += 1;
-                let to = *known.entry(next).or_insert_with(|| {
-                    states.push(next);
-                    states.len() as u32 - 1
-                });
-                if to != at as u32 && self.happens(&state, event) {
-                    certain.push((at as u32, to));
-                }
-            }
-            at += 1;
-        }
-        self.find_deadlock(&states, &certain)?;
-        Ok(Explored { states: states.len(), events })
+        let play = |state: &State, event| self.play(state, event);
+        let happens = |state: &State, event| self.happens(state, event);
+        let reached = search(&[start], |state| Ok(self.events(state)), play, happens)?;
+        reached.find_deadlock(|state| state.next.iter().all(|next| *next > self.chunks))?;
+        Ok(reached.explored())
     }
 
     /// The leaf's workers.
@@ -192,25 +174,6 @@ impl SpillingTreeModel {
             Event::Release { .. } | Event::Loss => false,
             Event::Spilled { .. } | Event::Up { .. } | Event::Down { .. } | Event::Result { .. } => true,
         }
-    }
-
-    /// Walks back from the states in which all have finished.
-    fn find_deadlock(&self, states: &[State], certain: &[(u32, u32)]) -> Result<(), Broken> {
-        let mut backward = vec![Vec::new(); states.len()];
-        for (from, to) in certain {
-            backward[*to as usize].push(*from);
-        }
-        let finished = |state: &State| state.next.iter().all(|next| *next > self.chunks);
-        let mut live: Vec<bool> = states.iter().map(finished).collect();
-        let mut open: Vec<usize> = (0..live.len()).filter(|at| live[*at]).collect();
-        while let Some(at) = open.pop() {
-            for from in &backward[at] {
-                if !std::mem::replace(&mut live[*from as usize], true) {
-                    open.push(*from as usize);
-                }
-            }
-        }
-        if live.iter().all(|live| *live) { Ok(()) } else { Err(Broken::Deadlock) }
     }
 
     fn events(&self, state: &State) -> Vec<Event> {
