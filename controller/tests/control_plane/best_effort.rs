@@ -49,7 +49,11 @@ fn lasting() -> Config {
 }
 
 fn fleet(fakes: &[Fake]) -> Fleet {
-    let topology = Topology::from_toml(TOPOLOGY).unwrap();
+    fleet_of(TOPOLOGY, fakes)
+}
+
+fn fleet_of(topology: &str, fakes: &[Fake]) -> Fleet {
+    let topology = Topology::from_toml(topology).unwrap();
     let infos = fakes.iter().zip(topology.switches()).enumerate().map(|(at, (fake, switch))| SwitchInfo {
         name: switch.name.clone(),
         data: Some(([10, 9, 0, at as u8 + 1], 20038).into()),
@@ -57,6 +61,34 @@ fn fleet(fakes: &[Fake]) -> Fleet {
     });
     let known = links(&topology);
     Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(5)).linked(known)
+}
+
+/// Two workers join a job, each from an address and with a UDP port.
+fn join_both(bench: &mut Bench, name: &str, slots: u32, ends: [([u8; 4], u16); 2]) -> [SessionId; 2] {
+    let mut rank = 0;
+    let members = ends.map(|(address, port)| {
+        let id = bench.open_from(address.into()).expect("there is room");
+        let join = Join::new(name, (rank, 2), Mode::I32, slots, port);
+        bench.say(id, SessionRequest::Join(Join { movable: true, ..join }));
+        rank += 1;
+        id
+    });
+    bench.run_tasks();
+    members
+}
+
+/// Both are admitted with all slots that they asked for.
+fn expect_admitted(bench: &Bench, name: &str, members: [SessionId; 2], slots: u32, bitmap: u32) {
+    for id in members {
+        let received = &bench.received[&id];
+        let admission = received.admission().unwrap_or_else(|| panic!("{name}: {}", received.text()));
+        assert_eq!((admission.slots, admission.bitmap), (slots, bitmap), "{name}");
+    }
+}
+
+fn tree_of(bench: &Bench, name: &str) -> TreeView {
+    let name = JobName { tenant: String::new(), job: name.into() };
+    bench.coordinator.view_job(&name).unwrap().trees.remove(0)
 }
 
 struct Rig {
@@ -81,13 +113,8 @@ impl Rig {
     }
 
     fn ask(&mut self, name: &str, slots: u32, port: u16) -> [SessionId; 2] {
-        let members = [0, 1].map(|rank| {
-            let id = self.bench.open().expect("there is room");
-            let join = Join::new(name, (rank, 2), Mode::I32, slots, port + rank);
-            self.bench.say(id, SessionRequest::Join(Join { movable: true, ..join }));
-            id
-        });
-        self.bench.run_tasks();
+        let ends = [0, 1].map(|rank| ([127, 0, 0, 1], port + rank));
+        let members = join_both(&mut self.bench, name, slots, ends);
         self.members.insert(name.into(), members);
         members
     }
@@ -95,17 +122,12 @@ impl Rig {
     /// A job of two workers that is admitted.
     fn start(&mut self, name: &str, slots: u32, port: u16) -> [SessionId; 2] {
         let members = self.ask(name, slots, port);
-        for id in members {
-            let received = &self.bench.received[&id];
-            let admission = received.admission().unwrap_or_else(|| panic!("{name}: {}", received.text()));
-            assert_eq!((admission.slots, admission.bitmap), (slots, 0b11), "{name}");
-        }
+        expect_admitted(&self.bench, name, members, slots, 0b11);
         members
     }
 
     fn tree(&self, name: &str) -> TreeView {
-        let name = JobName { tenant: String::new(), job: name.into() };
-        self.bench.coordinator.view_job(&name).unwrap().trees.remove(0)
+        tree_of(&self.bench, name)
     }
 
     /// Switch, first slot, and whether slots are shared there, from the root down.

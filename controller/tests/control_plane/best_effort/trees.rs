@@ -43,17 +43,6 @@ fn fleet(aggregators: Aggregators, fakes: &[Fake]) -> Fleet {
     fleet_of(&topology(aggregators), fakes)
 }
 
-fn fleet_of(topology: &str, fakes: &[Fake]) -> Fleet {
-    let topology = Topology::from_toml(topology).unwrap();
-    let infos = fakes.iter().zip(topology.switches()).enumerate().map(|(at, (fake, switch))| SwitchInfo {
-        name: switch.name.clone(),
-        data: Some(([10, 9, 0, at as u8 + 1], 20038).into()),
-        ..SwitchInfo::own(fake.lock().limits, Numerics::Word)
-    });
-    let known = links(&topology);
-    Fleet::new(infos.collect(), Box::new(topology), FLOOR, StdRng::seed_from_u64(5)).linked(known)
-}
-
 struct Trees {
     bench: Bench,
     aggregators: Aggregators,
@@ -80,13 +69,8 @@ impl Trees {
     }
 
     fn ask(&mut self, name: &str, slots: u32, port: u16) -> [SessionId; 2] {
-        let members = [0, 1].map(|rank| {
-            let id = self.bench.open_from([127, 0, rank as u8 + 1, 1].into()).expect("there is room");
-            let join = Join::new(name, (rank, 2), Mode::I32, slots, port);
-            self.bench.say(id, SessionRequest::Join(Join { movable: true, ..join }));
-            id
-        });
-        self.bench.run_tasks();
+        let ends = [1, 2].map(|leaf| ([127, 0, leaf, 1], port));
+        let members = join_both(&mut self.bench, name, slots, ends);
         self.members.insert(name.into(), members);
         members
     }
@@ -94,17 +78,12 @@ impl Trees {
     /// A job of a worker at each leaf that is admitted with all slots that it asks for.
     fn start(&mut self, name: &str, slots: u32, port: u16) -> [SessionId; 2] {
         let members = self.ask(name, slots, port);
-        for id in members {
-            let received = &self.bench.received[&id];
-            let admission = received.admission().unwrap_or_else(|| panic!("{name}: {}", received.text()));
-            assert_eq!((admission.slots, admission.bitmap), (slots, 0b1), "{name}");
-        }
+        expect_admitted(&self.bench, name, members, slots, 0b1);
         members
     }
 
     fn tree(&self, name: &str) -> TreeView {
-        let name = JobName { tenant: String::new(), job: name.into() };
-        self.bench.coordinator.view_job(&name).unwrap().trees.remove(0)
+        tree_of(&self.bench, name)
     }
 
     /// Switch, parent, and the first slot where slots are shared or the job's own, from the root down.
