@@ -635,24 +635,8 @@ impl Core {
         chunk: u32,
         epoch: u32,
     ) -> Option<Repr> {
-        let repr = Repr {
-            kind,
-            flags: Flags::BARE,
-            op: LaneOp::Sum,
-            class: 0,
-            reason: Reason::None,
-            job: 0,
-            slot: u16::try_from(slot).ok().filter(|slot| *slot < 1 << 15)?,
-            set,
-            epoch,
-            key: 0,
-            chunk,
-            bitmap: 0,
-            count: 0,
-            exp: 0,
-            exp_next: 0,
-            owner: LaneOwner::All,
-        };
+        let slot = u16::try_from(slot).ok().filter(|slot| *slot < 1 << 15)?;
+        let repr = Repr { epoch, ..Repr::from_controller(kind, (slot, set), chunk) };
         let mut bytes = [0; header::LEN];
         repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
         let packet = Received { port: PortId(CONTROLLER_PORT), offset: 0, len: header::LEN as u32, ecn: 0 };

@@ -466,6 +466,28 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// A packet of a controller, ADVANCE or PROBE, about a set of an absolute slot: without lanes, job, epoch and key.
+    pub const fn from_controller(kind: Kind, (slot, set): (u16, u8), chunk: u32) -> Self {
+        Self {
+            kind,
+            flags: Flags::BARE,
+            op: LaneOp::Sum,
+            class: 0,
+            reason: Reason::None,
+            job: 0,
+            slot,
+            set,
+            epoch: 0,
+            key: 0,
+            chunk,
+            bitmap: 0,
+            count: 0,
+            exp: 0,
+            exp_next: 0,
+            owner: LaneOwner::All,
+        }
+    }
+
     /// Reads a header.
     ///
     /// # Errors

@@ -177,22 +177,9 @@ impl Round<'_> {
 
 fn request(slot: u16, set: u8, question: &Question) -> Repr {
     Repr {
-        kind: question.kind,
-        flags: Flags::BARE,
-        op: LaneOp::Sum,
-        class: 0,
-        reason: Reason::None,
-        job: 0,
-        slot,
-        set,
         epoch: question.epoch,
         key: question.nonce,
-        chunk: question.chunk,
-        bitmap: 0,
-        count: 0,
-        exp: 0,
-        exp_next: 0,
-        owner: LaneOwner::All,
+        ..Repr::from_controller(question.kind, (slot, set), question.chunk)
     }
 }
 

@@ -1,7 +1,10 @@
-//! Jobs at a printed program of several passes, whose packets are lost, overtaken and delayed between passes: workers that keep the protocol's rules
+//! Jobs at a printed program of several passes, or of one and another for the other half of a result's lanes (Tofino 1), whose packets are lost, overtaken
+//! and delayed between passes, and below a parent also on the way to it and back: workers that keep the protocol's rules
 //! get exact sums, and the slots can be given to another job. `PASSES_SEED=n` replays one seed, `PASSES_SEEDS=n` changes how many are played.
 
-use netfold_p4::allreduce::{self, Address, Child, Node};
+use std::collections::BTreeMap;
+
+use netfold_p4::allreduce::{self, Address, Child, Node, Parent};
 use netfold_p4::profile::Profile;
 use netfold_p4::tna::{Chip, print_in_passes};
 use netfold_p4_printed::{Outcome, RECIRCULATION_PORT, Sent, Tofino};
@@ -23,6 +26,9 @@ const SLOTS: u32 = 4;
 const GROUP: u16 = 7;
 /// The port of the controller.
 const CONTROLLER: u16 = 60;
+/// The port of the parent, the instance of its copies, and their group.
+const UP: u16 = 50;
+const UP_GROUP: u16 = 8;
 /// Packets that wait for their next pass at most.
 const WAITING_MAX: usize = 12;
 
@@ -34,13 +40,48 @@ struct Worker {
     sent: Vec<Vec<u8>>,
 }
 
+/// A printed program.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    chip: Chip,
+    words: u32,
+    passes: u32,
+    /// Whether the switch is below a parent.
+    tree: bool,
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let level = if self.tree { ", below a parent" } else { "" };
+        write!(f, "{}, {} words in {} passes{level}", self.chip.name(), self.words, self.passes)
+    }
+}
+
+const SHAPES: [Shape; 6] = [
+    Shape { chip: Chip::Tofino2, words: 16, passes: 2, tree: false },
+    Shape { chip: Chip::Tofino2, words: 24, passes: 3, tree: false },
+    Shape { chip: Chip::Tofino2, words: 32, passes: 4, tree: false },
+    Shape { chip: Chip::Tofino2, words: 16, passes: 2, tree: true },
+    Shape { chip: Chip::Tofino1, words: 16, passes: 1, tree: false },
+    Shape { chip: Chip::Tofino1, words: 16, passes: 1, tree: true },
+];
+
+/// The parent of the switch, whose only child it is: the first contribution of a chunk is its result.
+#[derive(Default)]
+struct Above {
+    /// The last result of each slot and set: its chunk and frame.
+    results: BTreeMap<(u16, u8), (u32, Vec<u8>)>,
+    /// Frames under way to the switch.
+    down: Vec<Vec<u8>>,
+}
+
 /// A switch with one job.
 struct Rig {
     seed: u64,
     rng: Xoshiro256PlusPlus,
     tofino: Tofino,
-    passes: u32,
-    words: u32,
+    shape: Shape,
+    above: Above,
     epoch: u32,
     /// Chunk of position 0.
     first: u32,
@@ -53,9 +94,16 @@ struct Rig {
     lost: usize,
 }
 
-fn printed(words: u32, passes: u32) -> String {
-    let profile = Profile { lane_words: words, slots: SLOTS, jobs: 2, workers: 4, ..Profile::tofino() };
-    print_in_passes(&allreduce::program(&profile).unwrap(), Chip::Tofino2, passes).unwrap()
+fn printed(Shape { chip, words, passes, tree }: Shape) -> String {
+    let profile = Profile {
+        lane_words: words,
+        slots: SLOTS,
+        jobs: 2,
+        workers: 4,
+        hierarchy: tree,
+        ..Profile::tofino()
+    };
+    print_in_passes(&allreduce::program(&profile).unwrap(), chip, passes).unwrap()
 }
 
 /// What a worker contributes.
@@ -87,13 +135,13 @@ fn frame(from: u16, datagram: &[u8]) -> Vec<u8> {
 }
 
 impl Rig {
-    fn new(text: &str, seed: u64, words: u32, passes: u32) -> Self {
+    fn new(text: &str, seed: u64, shape: Shape) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut rig = Self {
             seed,
             tofino: Tofino::new(text).unwrap(),
-            passes,
-            words,
+            shape,
+            above: Above::default(),
             epoch: 1,
             first: 4,
             workers: Vec::new(),
@@ -107,7 +155,7 @@ impl Rig {
             let entry = allreduce::controller_entry(CONTROLLER, kind);
             rig.tofino.insert(&as_on_chips(&entry)).unwrap();
         }
-        for port in 1..=4 {
+        for port in (1..=4).chain(shape.tree.then_some(UP)) {
             let address = |port: u16| {
                 let Endpoint { mac, ip, port } = endpoint(port);
                 let mac = mac.0.iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
@@ -136,7 +184,7 @@ impl Rig {
             workers: children as u16,
             world: children as u16,
             group: GROUP,
-            parent: None,
+            parent: self.shape.tree.then_some(Parent { port: UP, source: 0, group: UP_GROUP, rank: 0 }),
             shift: None,
             bounded_loss: false,
             owners: false,
@@ -169,7 +217,7 @@ impl Rig {
     }
 
     fn lanes(&self, rank: usize, chunk: u32) -> Vec<u32> {
-        (0..self.words).map(|at| word(self.epoch, rank, chunk, at)).collect()
+        (0..self.shape.words).map(|at| word(self.epoch, rank, chunk, at)).collect()
     }
 
     /// The frame of a worker's contribution.
@@ -219,9 +267,54 @@ impl Rig {
             return;
         }
         for (port, bytes) in self.copies(&outcome) {
-            if port <= self.workers.len() as u16 && !self.is_lost() {
+            if self.is_lost() {
+                continue;
+            }
+            if port == UP {
+                self.contribute_above(&bytes);
+            } else if port <= self.workers.len() as u16 {
                 self.accept(usize::from(port) - 1, &bytes);
             }
+        }
+    }
+
+    /// A packet reaches the parent, which replies with the result of its chunk. A result that is not right there is wrong at every worker.
+    fn contribute_above(&mut self, bytes: &[u8]) {
+        let (_, datagram) = Outer::parse(bytes).unwrap_or_else(|error| self.fail(&error.to_string()));
+        let packet = Packet::new_checked(datagram).unwrap();
+        let mut repr = Repr::parse(&packet).unwrap();
+        if repr.epoch != self.epoch {
+            return;
+        }
+        if repr.kind != Kind::Data || repr.count != self.workers.len() as u16 {
+            self.fail(&format!("the parent receives {repr}"));
+        }
+        let place = (repr.slot, repr.set);
+        let (chunk, lanes) = (repr.chunk, packet.payload().to_vec());
+        let age = self.above.results.get(&place).map(|(known, _)| chunk.wrapping_sub(*known).cast_signed());
+        if age.is_some_and(|age| age < 0) {
+            return;
+        }
+        if age != Some(0) {
+            repr.kind = Kind::Result;
+            let mut datagram = vec![0; header::LEN];
+            repr.emit(&mut Packet::new_unchecked(&mut datagram));
+            datagram.extend(lanes);
+            self.above.results.insert(place, (chunk, frame(UP, &datagram)));
+        }
+        let result = self.above.results[&place].1.clone();
+        self.above.down.push(result);
+    }
+
+    /// One of the parent's packets reaches the switch, or is lost.
+    fn come_down(&mut self) {
+        if self.above.down.is_empty() {
+            return;
+        }
+        let at = self.rng.random_range(0..self.above.down.len());
+        let bytes = self.above.down.remove(at);
+        if !self.is_lost() {
+            self.arrive(UP, &bytes);
         }
     }
 
@@ -230,8 +323,9 @@ impl Rig {
             Sent::Nothing => Vec::new(),
             Sent::Port(port) => vec![(port, 0)],
             Sent::Group(group) => {
-                assert_eq!(group, GROUP);
-                (1..=self.workers.len() as u16).map(|port| (port, port)).collect()
+                assert!(group == GROUP || self.shape.tree && group == UP_GROUP);
+                let ports = if group == GROUP { 1..=self.workers.len() as u16 } else { UP..=UP };
+                ports.map(|port| (port, port)).collect()
             }
         };
         let copy = |(port, instance): (u16, u16)| {
@@ -243,8 +337,8 @@ impl Rig {
 
     fn fail(&self, what: &str) -> ! {
         panic!(
-            "{} words in {} passes, seed {}: {what}\nreplay: PASSES_SEED={} cargo test -p netfold-p4-printed",
-            self.words, self.passes, self.seed, self.seed
+            "{}, seed {}: {what}\nreplay: PASSES_SEED={} cargo test -p netfold-p4-printed",
+            self.shape, self.seed, self.seed
         )
     }
 
@@ -263,7 +357,7 @@ impl Rig {
             self.fail(&format!("worker {rank} receives {repr} for position {position}"));
         }
         let contributors = |rank: &usize| !is_bare(position, *rank);
-        let (mut sums, mut exponents) = (vec![0u32; self.words as usize], 0);
+        let (mut sums, mut exponents) = (vec![0u32; self.shape.words as usize], 0);
         for other in 0..self.workers.len() {
             exponents = exponents.max(exponent(other, repr.chunk));
             let lanes = self.lanes(other, repr.chunk);
@@ -345,6 +439,7 @@ impl Rig {
                     self.arrive(rank as u16 + 1, &frame);
                 }
             }
+            5..8 if self.shape.tree => self.come_down(),
             _ => self.next_pass(),
         }
     }
@@ -359,9 +454,13 @@ impl Rig {
             for rank in 0..self.workers.len() {
                 for position in self.outstanding(rank).into_iter().filter(|position| *position <= newest) {
                     self.send(rank, position);
-                    while !self.waiting.is_empty() {
-                        let bytes = self.waiting.remove(0);
-                        self.arrive(RECIRCULATION_PORT, &bytes);
+                    while !self.waiting.is_empty() || !self.above.down.is_empty() {
+                        if self.waiting.is_empty() {
+                            self.come_down();
+                        } else {
+                            let bytes = self.waiting.remove(0);
+                            self.arrive(RECIRCULATION_PORT, &bytes);
+                        }
                     }
                 }
             }
@@ -381,24 +480,7 @@ impl Rig {
 
     /// Sends ADVANCE to a set until its reply arrives, and returns the chunk that it names.
     fn advance(&mut self, slot: u32, set: u8, chunk: u32) -> u32 {
-        let repr = Repr {
-            kind: Kind::Advance,
-            flags: Flags::BARE,
-            op: LaneOp::Sum,
-            class: 0,
-            reason: Reason::None,
-            job: 0,
-            slot: slot as u16,
-            set,
-            epoch: 0,
-            key: 0,
-            chunk,
-            bitmap: 0,
-            count: 0,
-            exp: 0,
-            exp_next: 0,
-            owner: LaneOwner::All,
-        };
+        let repr = Repr::from_controller(Kind::Advance, (slot as u16, set), chunk);
         let mut datagram = vec![0; header::LEN];
         repr.emit(&mut Packet::new_unchecked(&mut datagram));
         let frame = frame(CONTROLLER, &datagram);
@@ -432,10 +514,11 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Three jobs at a printed program, one after the other, in the same slots.
-fn play(text: &str, seed: u64, words: u32, passes: u32) -> Rig {
-    let mut rig = Rig::new(text, seed, words, passes);
+fn play(text: &str, seed: u64, shape: Shape) -> Rig {
+    let mut rig = Rig::new(text, seed, shape);
     for workers in [2, 3, 2] {
         rig.begin(workers);
+        rig.above.results.clear();
         (0..EVENTS).for_each(|_| rig.event());
         rig.settle();
         (0..EVENTS / 4).for_each(|_| rig.event());
@@ -447,22 +530,22 @@ fn play(text: &str, seed: u64, words: u32, passes: u32) -> Rig {
 
 #[test]
 fn sums_are_exact_whatever_is_lost_or_overtaken_between_passes() {
-    for (words, passes) in [(16, 2), (24, 3), (32, 4)] {
-        let text = printed(words, passes);
+    for shape in SHAPES {
+        let text = printed(shape);
         let (mut results, mut lost) = (0, 0);
         for seed in seeds() {
-            let rig = play(&text, seed, words, passes);
+            let rig = play(&text, seed, shape);
             results += rig.results;
             lost += rig.lost;
         }
-        println!("{words} words in {passes} passes: {results} results, all exact; {lost} packets lost");
+        println!("{shape}: {results} results, all exact; {lost} packets lost");
     }
 }
 
 /// Changes that make no difference while packets keep their order and none is lost.
 #[test]
 fn changes_that_only_loss_and_order_show_are_noticed() {
-    let text = printed(16, 2);
+    let text = printed(SHAPES[0]);
     for (from, to) in [
         // ADVANCE leaves parts that have missed a packet behind.
         ("hdr.netfold.chunk = meta.stored;\n        hdr.lanes_0", "hdr.lanes_0"),
@@ -472,7 +555,7 @@ fn changes_that_only_loss_and_order_show_are_noticed() {
         assert!(text.contains(from), "{from}");
         let changed = text.replace(from, to);
         let noticed =
-            (0..SEEDS).any(|seed| std::panic::catch_unwind(|| play(&changed, seed, 16, 2)).is_err());
+            (0..SEEDS).any(|seed| std::panic::catch_unwind(|| play(&changed, seed, SHAPES[0])).is_err());
         assert!(noticed, "{from} is {to}");
     }
 }

@@ -181,15 +181,10 @@ impl Network {
     fn advance(&mut self) {
         for job in 1..=2u16 {
             for index in 0..2 * SLOTS {
-                let mut bytes = packet(job, 1, (2 * SLOTS * u32::from(job) + index) as u16 / 2, 0, &[]);
-                let mut header = Packet::new_unchecked(&mut bytes[..]);
-                header.set_kind_raw(Kind::Advance as u8);
-                header.set_job(0);
-                header.set_set((index % 2) as u8);
+                let place = ((2 * SLOTS * u32::from(job) + index) as u16 / 2, (index % 2) as u8);
                 // In steps, because a newer number is less than 2^31 ahead.
                 for chunk in [FIRST / 3, FIRST / 3 * 2, FIRST - 1] {
-                    Packet::new_unchecked(&mut bytes[..]).set_chunk(chunk);
-                    self.aggregator.process(CONTROLLER, &bytes);
+                    self.aggregator.process(CONTROLLER, &advance_to(place, 0, chunk));
                 }
             }
         }
@@ -402,14 +397,14 @@ fn the_controller_releases_the_slots_of_an_epoch() {
     }
 }
 
+/// An ADVANCE of a set of a slot to a chunk, or of the set that an epoch occupies.
+fn advance_to(place: (u16, u8), epoch: u32, chunk: u32) -> Vec<u8> {
+    emitted(&Repr { epoch, ..Repr::from_controller(Kind::Advance, place, chunk) }, &[])
+}
+
 /// The controller releases the first slot of both jobs at the switch, set 0, if an epoch occupies it.
 fn release(switch: &mut Interpreter, epoch: u32) {
-    let mut bytes = packet(1, 2, 4, 0, &[]);
-    let mut header = Packet::new_unchecked(&mut bytes[..]);
-    header.set_kind_raw(Kind::Advance as u8);
-    header.set_job(0);
-    header.set_epoch(epoch);
-    switch.process(CONTROLLER, &bytes);
+    switch.process(CONTROLLER, &advance_to((4, 0), epoch, FIRST));
 }
 
 #[test]

@@ -105,24 +105,7 @@ impl PipelineSwitch {
     }
 
     fn advance_one(&mut self, slot: u32, set: u8, chunk: u32) -> u32 {
-        let repr = Repr {
-            kind: Kind::Advance,
-            flags: Flags::BARE,
-            op: LaneOp::Sum,
-            class: 0,
-            reason: Reason::None,
-            job: 0,
-            slot: slot as u16,
-            set,
-            epoch: 0,
-            key: 0,
-            chunk,
-            bitmap: 0,
-            count: 0,
-            exp: 0,
-            exp_next: 0,
-            owner: LaneOwner::All,
-        };
+        let repr = Repr::from_controller(Kind::Advance, (slot as u16, set), chunk);
         let mut bytes = [0; header::LEN];
         repr.emit(&mut Packet::new_unchecked(&mut bytes[..]));
         let verdict = self.burst(CONTROLLER_PORT, header::LEN, &mut bytes);

@@ -44,24 +44,7 @@ fn run(variable: &str, script: &str, more: &[String]) -> Option<String> {
 
 /// An ADVANCE of slot 0 to a chunk, in hexadecimal.
 fn advance(chunk: u32) -> String {
-    let repr = Repr {
-        kind: Kind::Advance,
-        flags: Flags::BARE,
-        op: LaneOp::Sum,
-        class: 0,
-        reason: Reason::None,
-        job: 0,
-        slot: 0,
-        set: 0,
-        epoch: 0,
-        key: 0,
-        chunk,
-        bitmap: 0,
-        count: 1,
-        exp: 0,
-        exp_next: 0,
-        owner: LaneOwner::All,
-    };
+    let repr = Repr::from_controller(Kind::Advance, (0, 0), chunk);
     let mut bytes = [0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -147,24 +147,7 @@ pub(crate) fn entry(program: &Program, entry: &TableEntry) -> EntityKind {
 
 /// An ADVANCE of a slot to a chunk.
 pub(crate) fn advance(slot: u16, chunk: u32, nonce: u32) -> Vec<u8> {
-    let repr = Repr {
-        kind: Kind::Advance,
-        flags: Flags::BARE,
-        op: LaneOp::Sum,
-        class: 0,
-        reason: Reason::None,
-        job: 0,
-        slot,
-        set: 0,
-        epoch: 0,
-        key: nonce,
-        chunk,
-        bitmap: 0,
-        count: 1,
-        exp: 0,
-        exp_next: 0,
-        owner: LaneOwner::All,
-    };
+    let repr = Repr { key: nonce, ..Repr::from_controller(Kind::Advance, (slot, 0), chunk) };
     let mut bytes = vec![0; header::LEN];
     repr.emit(&mut header::Packet::new_unchecked(&mut bytes[..]));
     bytes

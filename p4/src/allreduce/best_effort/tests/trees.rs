@@ -268,15 +268,10 @@ impl Forest {
 /// The controller moves a job's own slots to just before the first chunk.
 fn advance(node: &mut Interpreter, job: u16) {
     for index in 0..2 * SLOTS {
-        let mut bytes = packet(job, 1, (2 * SLOTS * u32::from(job) + index) as u16 / 2, 0, &[]);
-        let mut header = Packet::new_unchecked(&mut bytes[..]);
-        header.set_kind_raw(Kind::Advance as u8);
-        header.set_job(0);
-        header.set_set((index % 2) as u8);
+        let place = ((2 * SLOTS * u32::from(job) + index) as u16 / 2, (index % 2) as u8);
         // In steps, because a newer number is less than 2^31 ahead.
         for chunk in [FIRST / 3, FIRST / 3 * 2, FIRST - 1] {
-            Packet::new_unchecked(&mut bytes[..]).set_chunk(chunk);
-            node.process(CONTROLLER, &bytes);
+            node.process(CONTROLLER, &advance_to(place, 0, chunk));
         }
     }
 }
