@@ -43,6 +43,9 @@ const TCAM_CHECKS: u32 = 2;
 /// TCAM blocks of the table of one register of lanes, of all other constant tables, and of those that programs for trees have in addition. These
 /// numbers, and those of SRAM, are what the compiler was measured to use.
 const TCAM_PAIR: u32 = 4;
+/// What the former has in addition in programs for trees on Tofino 1, and of several passes; and the table of destinations, which the latter have.
+const TCAM_PAIR_TREES: u32 = 1;
+const TCAM_WAY: u32 = 7;
 const TCAM_OTHERS: u32 = 13;
 const TCAM_TREES: u32 = 4;
 /// SRAM blocks of tables other than those of lanes, and what second passes need in addition.
@@ -304,7 +307,7 @@ fn fit(
             format!(
                 "a pipe has {}; lanes begin in stage {}, and {resource}{table}",
                 limits.stages,
-                layout.front() + layout.features.stages + job - 1
+                layout.front() + layout.later() + job - 1
             ),
         ));
     }
@@ -336,12 +339,6 @@ fn shape(profile: &Profile, chip: Chip) -> Result<(), Refusal> {
                 "a stateful unit adds words; bfp16 packs two elements in each",
             );
         }
-    }
-    if profile.hierarchy && !chip.both_halves() {
-        return refusal(
-            "hierarchy (a switch below a parent)",
-            "comparing the settled chunk with the packet's needs two more stages; use Tofino 2",
-        );
     }
     if profile.bounded_loss {
         return refusal(
@@ -483,6 +480,11 @@ impl<'a> PipeLayout<'a> {
         STAGES_FRONT + settled + if self.repeats { STAGES_REPEAT } else { 0 }
     }
 
+    /// Stages by which everything is later because of forwarding, or because the checks are behind the job table where there are several passes.
+    fn later(&self) -> u32 {
+        self.features.stages + u32::from(self.parts > 1)
+    }
+
     /// Lanes that a register holds: saturating sums take all comparisons of a stateful unit for one.
     fn lanes_of_register(&self) -> u32 {
         if self.saturates() { 1 } else { PAIR }
@@ -527,7 +529,7 @@ impl<'a> PipeLayout<'a> {
 
     /// The registers in their stages, and the stages used; all are later by `later` stages of the job table.
     fn registers(&self, entries: u32, later: u32) -> (Vec<RegisterCost>, u32) {
-        let later = later + self.features.stages;
+        let later = later + self.later();
         let lane_registers = self.lane_registers();
         let per_stage = self.registers_per_stage(entries);
         let lane_stages = lane_registers.div_ceil(per_stage);
@@ -620,10 +622,15 @@ impl<'a> PipeLayout<'a> {
 
     /// TCAM blocks of all tables.
     fn all_tcam_blocks(&self, entries: u32) -> u32 {
-        let trees = if self.is_for_trees() { TCAM_TREES } else { 0 };
+        let (pair, trees) = match (self.is_for_trees(), self.parts > 1) {
+            (false, _) => (TCAM_PAIR, 0),
+            (true, true) => (TCAM_PAIR + TCAM_PAIR_TREES, TCAM_TREES + TCAM_WAY),
+            (true, false) if !self.chip.both_halves() => (TCAM_PAIR + TCAM_PAIR_TREES, TCAM_TREES),
+            (true, false) => (TCAM_PAIR, TCAM_TREES),
+        };
         let ends = if self.saturates() { TCAM_ENDS * self.words.div_ceil(LANES_ENDS) } else { 0 };
         self.tcam_blocks(entries)
-            + TCAM_PAIR * self.lane_registers()
+            + pair * self.lane_registers()
             + TCAM_OTHERS
             + trees
             + ends

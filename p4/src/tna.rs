@@ -57,7 +57,8 @@ impl Chip {
     /// Tofino 2 the containers that stateful units can read and write, of which trees take a few.
     pub const fn lanes_max(self, trees: bool) -> u32 {
         match (self, trees) {
-            (Self::Tofino1, _) => 70,
+            (Self::Tofino1, false) => 70,
+            (Self::Tofino1, true) => 52,
             (Self::Tofino2, false) => 84,
             (Self::Tofino2, true) => 80,
         }
@@ -160,15 +161,6 @@ impl Printer {
                 } else {
                     format!("an even number up to {most} in one pass; Tofino 2 has several passes of words")
                 },
-            ));
-        }
-        if let (Some(comparison), false) = (self.l.comparisons.first(), self.chip.both_halves()) {
-            return Err(refusal(
-                format!(
-                    "conditions on the output of register '{}' (a switch below a parent)",
-                    self.p().register(comparison.register).name
-                ),
-                "the two stages that they take are not there on Tofino 1; use Tofino 2",
             ));
         }
         self.w.line(format!("// {}: {}.", self.p().name, self.p().about));

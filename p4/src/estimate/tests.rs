@@ -43,6 +43,7 @@ fn estimates_are_near_what_the_compiler_uses() {
     let base = Profile::tofino();
     let words = |lane_words| Profile { lane_words, ..base.clone() };
     let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
+    let several = |lane_words| Profile { slots: 1024, ..words(lane_words) };
     let saturating = |profile| Profile { numerics: Numerics::Saturating, ..profile };
     let ops = |lane_words, ops: &[LaneOp]| Profile { ops: ops.to_vec(), ..words(lane_words) };
     let three = &[LaneOp::Sum, LaneOp::Min, LaneOp::Max];
@@ -51,6 +52,20 @@ fn estimates_are_near_what_the_compiler_uses() {
     let cases = [
         (base.clone(), Chip::Tofino1, [12, 229, 174, 157, 35, 3528]),
         (words(70), Chip::Tofino1, [12, 247, 189, 169, 38, 3720]),
+        (tree(32), Chip::Tofino1, [11, 136, 97, 99, 20, 2616]),
+        (tree(52), Chip::Tofino1, [12, 197, 147, 165, 30, 3272]),
+        (featured(tree(14)), Chip::Tofino1, [9, 99, 54, 79, 11, 2848]),
+        (
+            Profile { hierarchy: true, ..ops(46, &[LaneOp::Sum, LaneOp::Max]) },
+            Chip::Tofino1,
+            [12, 180, 132, 154, 27, 3080],
+        ),
+        (several(88), Chip::Tofino2, [10, 119, 77, 114, 25, 2784]),
+        (several(128), Chip::Tofino2, [13, 159, 107, 154, 35, 3424]),
+        (several(256), Chip::Tofino2, [13, 226, 174, 154, 35, 3424]),
+        (Profile { hierarchy: true, ..several(256) }, Chip::Tofino2, [15, 234, 177, 200, 36, 3552]),
+        (Profile { hierarchy: true, ..several(352) }, Chip::Tofino2, [13, 270, 223, 150, 26, 2912]),
+        (several(352), Chip::Tofino2, [10, 260, 218, 114, 25, 2784]),
         (words(32), Chip::Tofino1, [9, 132, 94, 93, 19, 2480]),
         (Profile { priorities: 4, ..words(70) }, Chip::Tofino1, [12, 248, 189, 170, 38, 3736]),
         (Profile { owners: true, ..words(14) }, Chip::Tofino1, [6, 84, 49, 60, 10, 2760]),
@@ -130,7 +145,7 @@ fn passes_through_the_same_pipe_carry_fewer_words_each() {
     // The registers are those of as many slots as there are parts, and the lanes those of one pass.
     assert_eq!((four.entries, four.slots_max), (8192, 4096));
     let one = estimate(&Profile::tofino(), Chip::Tofino2).unwrap();
-    assert_eq!((four.stages, four.map_rams, four.stateful_units), (12, one.map_rams, one.stateful_units));
+    assert_eq!((four.stages, four.map_rams, four.stateful_units), (13, one.map_rams, one.stateful_units));
     assert_eq!(found(352, 8).passes, 8);
     let refused = |lane_words, slots, trees| {
         let profile = Profile { lane_words, slots, hierarchy: trees, ..Profile::tofino() };
@@ -169,6 +184,4 @@ fn what_cannot_fit_is_refused_with_its_limit() {
     let jobs = refused(|p| p.jobs = 64, Chip::Tofino1);
     assert!(jobs.limit.contains("job") && jobs.limit.contains("24"), "{jobs}");
     assert!(jobs.limit.contains("--jobs "), "{jobs}");
-    let tree = refused(|p| p.hierarchy = true, Chip::Tofino1);
-    assert!(tree.construct.contains("hierarchy"), "{tree}");
 }

@@ -20,6 +20,18 @@ enum Registers {
     Others,
 }
 
+/// Rows of a stage's instruction memory: each action has one, since all assign the same containers.
+const INSTRUCTION_ROWS: usize = 32;
+
+/// Prints the code of a path.
+type Body = fn(&mut Printer, &PathState) -> Result<(), Refusal>;
+
+/// The code of paths: every different piece once, and the number of each path's.
+struct Bodies {
+    distinct: Vec<String>,
+    by_path: Vec<(PathState, usize)>,
+}
+
 /// Match of packets that clear lanes: key, value and mask.
 type Kind = (Expr, u64, u64);
 
@@ -433,33 +445,21 @@ impl Printer {
         Ok(lines)
     }
 
-    /// One action for each different piece of straight-line code, and the table that chooses.
+    /// What becomes of a packet: one table, or two where one has too many actions, of which the first decides where the packet goes. That one assigns
+    /// nothing that the other is keyed on.
     fn outcome_table(&mut self) -> Result<Vec<String>, Refusal> {
-        let head = std::mem::take(&mut self.w);
-        let mut bodies: Vec<String> = Vec::new();
-        let mut known: Vec<(PathState, usize)> = Vec::new();
         let paths = self.l.passes.as_ref().map_or_else(|| self.l.paths.clone(), |p| p.outcomes.clone());
-        for path in paths.leaves() {
-            self.outcome(path)?;
-            let body = std::mem::take(&mut self.w).finish();
-            let number = bodies.iter().position(|other| *other == body).unwrap_or_else(|| {
-                bodies.push(body);
-                bodies.len() - 1
-            });
-            known.push((path.clone(), number));
+        let whole: Body = |this, path| {
+            this.outcome(path)?;
+            this.way(path)
+        };
+        let mut lines = Vec::new();
+        if self.bodies(&paths, whole)?.distinct.len() <= INSTRUCTION_ROWS {
+            lines.push(self.choice("x_outcome", &paths, whole)?);
+        } else {
+            lines.push(self.choice("x_way", &paths, Self::way)?);
+            lines.push(self.choice("x_outcome", &paths, Self::outcome)?);
         }
-        self.w = head;
-        for (i, body) in bodies.iter().enumerate() {
-            self.w.line("@hidden");
-            self.w.open(format!("action x_outcome_{i}() {{"));
-            body.lines().for_each(|line| self.w.line(line));
-            self.w.close("}");
-        }
-        let number =
-            |path: &PathState| known.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number);
-        let tree: Tree<usize> = paths.map(&number, &|_, _| None);
-        self.decide("x_outcome", &tree.decision(), |number| Some(format!("x_outcome_{number}")));
-        let mut lines = vec!["x_outcome.apply();".to_string()];
         for counter in self.p().counters.clone() {
             lines.push(format!("if (meta.x_counts_{} == 1) {{", counter.name));
             lines.push(format!("{0}.count(meta.x_{0}_index);", counter.name));
@@ -475,7 +475,41 @@ impl Printer {
         Ok(guarded)
     }
 
-    /// The body of one outcome.
+    /// The code of every path.
+    fn bodies(&mut self, paths: &Tree<PathState>, body: Body) -> Result<Bodies, Refusal> {
+        let head = std::mem::take(&mut self.w);
+        let mut found = Bodies { distinct: Vec::new(), by_path: Vec::new() };
+        for path in paths.leaves() {
+            body(self, path)?;
+            let text = std::mem::take(&mut self.w).finish();
+            let number = found.distinct.iter().position(|other| *other == text).unwrap_or_else(|| {
+                found.distinct.push(text);
+                found.distinct.len() - 1
+            });
+            found.by_path.push((path.clone(), number));
+        }
+        self.w = head;
+        Ok(found)
+    }
+
+    /// One action for each different piece of code, and the table that chooses. Returns its application.
+    fn choice(&mut self, table: &str, paths: &Tree<PathState>, body: Body) -> Result<String, Refusal> {
+        let Bodies { distinct, by_path } = self.bodies(paths, body)?;
+        for (i, body) in distinct.iter().enumerate() {
+            self.w.line("@hidden");
+            self.w.open(format!("action {table}_{i}() {{"));
+            body.lines().for_each(|line| self.w.line(line));
+            self.w.close("}");
+        }
+        let number = |path: &PathState| {
+            by_path.iter().find(|(other, _)| other == path).map_or(0, |(_, number)| *number)
+        };
+        let tree: Tree<usize> = paths.map(&number, &|_, _| None);
+        self.decide(table, &tree.decision(), |number| Some(format!("{table}_{number}")));
+        Ok(format!("{table}.apply();"))
+    }
+
+    /// What an outcome does to the packet, without its destination.
     fn outcome(&mut self, path: &PathState) -> Result<(), Refusal> {
         let fields: Vec<_> =
             path.values.iter().filter(|(place, _)| matches!(place, LValue::Field(..))).cloned().collect();
@@ -504,6 +538,11 @@ impl Printer {
             let line = format!("meta.{} = 1;", self.p().metadata[usize::from(marks.0)].name);
             self.w.line(line);
         }
+        Ok(())
+    }
+
+    /// Where a packet goes.
+    fn way(&mut self, path: &PathState) -> Result<(), Refusal> {
         let harvest = !self.chip.both_halves() && path.puts_lanes_out();
         let port = |this: &Self, expr: &Expr| match expr {
             Expr::Intrinsic(Intrinsic::IngressPort) => Ok(this.arrival_port()),

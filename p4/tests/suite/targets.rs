@@ -189,6 +189,7 @@ fn compiled() -> Vec<Compiled> {
         |profile| Profile { owners: true, trim_depth: 16, transit: 1024, priorities: 4, ..profile };
     let tree = |lane_words| Profile { hierarchy: true, ..words(lane_words) };
     let saturating = |profile| Profile { numerics: Numerics::Saturating, ..profile };
+    let several = |lane_words| Profile { slots: 1024, ..words(lane_words) };
     let ops = |ops: &[LaneOp], lane_words| Profile { ops: ops.to_vec(), ..words(lane_words) };
     let three = &[LaneOp::Sum, LaneOp::Min, LaneOp::Max];
     let (one, two) = (Chip::Tofino1, Chip::Tofino2);
@@ -198,11 +199,15 @@ fn compiled() -> Vec<Compiled> {
         ("queues", one, Profile { priorities: 4, ..words(70) }, None),
         ("features", one, featured(words(14)), Some("features.json")),
         ("sum_max", one, ops(&[LaneOp::Sum, LaneOp::Max], 62), None),
+        ("tree", one, tree(52), None),
+        ("features_tree", one, featured(tree(14)), None),
         ("nic", two, profile::by_name("nic").unwrap(), None),
         ("queues", two, Profile { priorities: 4, ..words(84) }, None),
         ("features", two, featured(words(70)), Some("features.json")),
         ("features_tree", two, featured(tree(70)), None),
         ("three_tree", two, Profile { hierarchy: true, ..ops(three, 64) }, None),
+        ("passes", two, several(256), None),
+        ("passes_tree", two, Profile { hierarchy: true, ..several(256) }, None),
         ("saturating", two, saturating(words(56)), None),
         ("saturating_tree", two, saturating(tree(48)), None),
     ];
@@ -314,7 +319,7 @@ fn tofinos_refuse_programs_that_do_not_fit() {
     let tree = refused(&Profile { hierarchy: true, lane_words: 82, ..tofino.clone() }, Chip::Tofino2);
     assert!(tree.limit.contains("80"), "{tree}");
     let tree = refused(&Profile { hierarchy: true, ..tofino.clone() }, Chip::Tofino1);
-    assert!(tree.construct.contains("settled"), "{tree}");
+    assert!(tree.construct.contains("64 lanes") && tree.limit.contains("52"), "{tree}");
     let sockets = Profile { encapsulation: Encapsulation::Datagram, ecn_depth: 0, ..tofino.clone() };
     assert!(refused(&sockets, Chip::Tofino2).construct.contains("datagrams"));
     let whole = [

@@ -36,6 +36,7 @@ fn programs_in_passes() -> Vec<(String, Profile, u32)> {
         ("16 words, sum, min and max", few(16, &[Sum, Min, Max]), 2),
         ("16 words, four queues", Profile { priorities: 4, ..few(16, &[Sum]) }, 2),
         ("32 words, trees", Profile { hierarchy: true, ..few(32, &[Sum]) }, 4),
+        ("256 words, trees", Profile { hierarchy: true, ..words(256) }, 4),
     ];
     let named = |(name, profile, passes)| (format!("{name} in {passes} passes"), profile, passes);
     list.into_iter().map(named).collect()
@@ -77,6 +78,10 @@ fn programs() -> Vec<(String, Chip, Profile)> {
             Profile { numerics: Numerics::Saturating, ..few(&[Sum, Min, Max]) },
         ),
         ("8 words, trees", two, Profile { hierarchy: true, ..few(&[Sum]) }),
+        ("52 words, trees", one, tree(52)),
+        ("8 words, trees", one, Profile { hierarchy: true, ..few(&[Sum]) }),
+        ("sum and max, trees", one, Profile { hierarchy: true, ..few(&[Sum, Max]) }),
+        ("14 words, owners and queues, trees", one, Profile { owners: true, ..queued(tree(14)) }),
         ("64 words, owners", two, Profile { owners: true, ..base.clone() }),
         ("14 words, owners", one, Profile { owners: true, ..words(14) }),
         ("64 words, owners, trees", two, Profile { owners: true, ..tree(64) }),
