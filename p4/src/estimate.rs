@@ -27,8 +27,8 @@ use features::Features;
 const PAIR: u32 = 2;
 /// The stage in which packets that read get zeros, where reads are sums.
 const STAGES_REPEAT: u32 = 1;
-/// Stages of the ends of saturating sums: the last table of ends, and the flag.
-const STAGES_ENDS: u32 = 2;
+/// Stages of the ends of saturating sums: the last table of ends, the flag, and the counters.
+const STAGES_ENDS: u32 = 3;
 /// Lanes of a table of ends, and its TCAM blocks.
 const LANES_ENDS: u32 = 8;
 const TCAM_ENDS: u32 = 6;
@@ -558,7 +558,11 @@ impl<'a> PipeLayout<'a> {
         }
         let stages = costs.iter().map(|cost| cost.stage + cost.stages).max().unwrap_or(0);
         // The verdict, which needs the last difference, and the counters, which it chooses.
-        let ends = if self.saturates() { front + lane_stages + STAGES_ENDS } else { 0 };
+        let ends = if self.saturates() {
+            front + lane_stages + STAGES_ENDS + self.features.stages_behind
+        } else {
+            0
+        };
         (costs, stages.max(front + STAGES_VERDICT).max(ends))
     }
 

@@ -53,8 +53,8 @@ impl Chip {
         }
     }
 
-    /// Lanes of a packet that takes one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; on
-    /// Tofino 2 the containers that stateful units can read and write, of which trees take a few.
+    /// Lanes of a packet that takes one pass. On Tofino 1, 36 stateful units of the 9 stages that lanes can have, two lanes each, less one for the exponent; with trees
+    /// 26 units of the 7 stages that are left, as the verdict takes much of the first of these. On Tofino 2 the containers that stateful units can read and write, of which trees take a few.
     pub const fn lanes_max(self, trees: bool) -> u32 {
         match (self, trees) {
             (Self::Tofino1, false) => 70,

@@ -14,7 +14,7 @@ use netfold_io::{Authenticated, IoError, PacketIo, PortId, Received, RxBatch, Tr
 use netfold_p4::allreduce;
 use netfold_p4::entry::{EntryError, Replica, TableEntry};
 use netfold_p4::p4info;
-use netfold_wire::{Flags, JobKeys, Kind, LaneOp, LaneOwner, Reason, Repr, header};
+use netfold_wire::{JobKeys, Kind, Reason, Repr, header};
 
 use crate::queue::{QueueConfig, QueueConfigError, QueuesCounters};
 use crate::runtime::{Pipeline, Send, Verdict};

@@ -1,7 +1,7 @@
 //! What owners, queues, trimming and forwarding take: tables in ingress and egress, and packets that egress parses whole. The numbers are those that the
 //! compiler was measured to use.
 
-use crate::profile::Profile;
+use crate::profile::{Numerics, Profile};
 
 /// RAMs of a table of exact keys: four ways of hashing, and entries of a way.
 const WAYS: u32 = 4;
@@ -21,8 +21,11 @@ pub(super) struct Features {
     pub(super) tcam: u32,
     /// SRAM blocks.
     pub(super) sram: u32,
-    /// Stages before the registers: in programs for trees the compiler places the table of addresses behind the job table, otherwise beside it.
+    /// Stages before the registers: in programs for trees and of saturating sums the compiler places the table of addresses behind the job table, otherwise
+    /// beside it.
     pub(super) stages: u32,
+    /// Stages behind the flag of saturating sums: the table that selects queues.
+    pub(super) stages_behind: u32,
     /// Whether egress parses whole packets.
     pub(super) whole: bool,
 }
@@ -43,7 +46,14 @@ impl Features {
         add(profile.owners, [VERDICT_OWNERS, exact(profile.receiver_table_size())]);
         add(profile.transit > 0, [VERDICT_TRANSIT, exact(profile.transit)]);
         let forwards = profile.transit > 0;
-        let stages = u32::from(forwards && profile.hierarchy);
-        Self { tcam, sram, stages, whole: profile.owners || profile.trim_depth > 0 || forwards }
+        let stages = u32::from(forwards && (profile.hierarchy || profile.numerics == Numerics::Saturating));
+        let stages_behind = u32::from(profile.priorities > 1);
+        Self {
+            tcam,
+            sram,
+            stages,
+            stages_behind,
+            whole: profile.owners || profile.trim_depth > 0 || forwards,
+        }
     }
 }

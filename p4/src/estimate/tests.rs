@@ -83,6 +83,10 @@ fn estimates_are_near_what_the_compiler_uses() {
         (ops(62, &[LaneOp::Sum, LaneOp::Max]), Chip::Tofino1, [12, 224, 169, 157, 34, 3496]),
         (ops(64, three), Chip::Tofino2, [12, 227, 174, 157, 35, 3256]),
         (Profile { hierarchy: true, ..ops(64, three) }, Chip::Tofino2, [14, 233, 177, 195, 36, 3376]),
+        (ops(84, three), Chip::Tofino2, [15, 287, 224, 197, 45, 3888]),
+        (Profile { hierarchy: true, ..ops(80, three) }, Chip::Tofino2, [16, 281, 217, 235, 44, 3864]),
+        (featured(saturating(words(32))), Chip::Tofino2, [16, 180, 112, 184, 35, 2528]),
+        (featured(saturating(words(48))), Chip::Tofino2, [20, 247, 160, 260, 51, 3160]),
         (saturating(words(56)), Chip::Tofino2, [20, 265, 182, 292, 59, 2992]),
         (saturating(tree(48)), Chip::Tofino2, [20, 238, 161, 260, 52, 2840]),
     ];

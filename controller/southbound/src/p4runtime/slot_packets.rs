@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
+use netfold_wire::{Kind, Repr, header};
 
 use super::control::ControlPort;
 use netfold_controller::driver::{DriverError, SlotState};

@@ -9,7 +9,7 @@ use netfold_p4::allreduce::{self, Behind, Child, Node, Parent};
 use netfold_p4::profile::{Numerics, Profile};
 use netfold_switch::switch::CONTROLLER_PORT;
 use netfold_switch::{InterpretedPipeline, Pipeline, Send, Verdict, datagram_pipeline, numeric_pipeline};
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header, serial};
+use netfold_wire::{Kind, Packet, Repr, header, serial};
 
 use super::switch::{JobSetup, SimSwitch, fold_lanes};
 

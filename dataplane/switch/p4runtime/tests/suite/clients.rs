@@ -9,7 +9,7 @@ use netfold_io::loopback;
 use netfold_p4::{allreduce, p4info, profile::by_name};
 use netfold_switch::{EmptyPipeline, Switch};
 use netfold_switch_p4runtime::{Server, ServerConfig};
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
+use netfold_wire::{Kind, Repr, header};
 
 /// Runs a client's script, at a path from this package, against an empty switch; returns what it printed, or `None` without the client.
 fn run(variable: &str, script: &str, more: &[String]) -> Option<String> {

@@ -16,7 +16,7 @@ use netfold_p4_runtime::v1::{self, EntityKind, StreamRequest, StreamResponse, Up
 use netfold_p4_runtime::{Schema, p4info};
 use netfold_switch::{EmptyPipeline, Handle, Switch, SwitchCounters};
 use netfold_switch_p4runtime::{Server, ServerConfig, Tls};
-use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Reason, Repr, header};
+use netfold_wire::{Kind, Repr, header};
 use prost::Message;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
