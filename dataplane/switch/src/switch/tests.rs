@@ -3,6 +3,7 @@
 use netfold_io::Null;
 use netfold_p4::allreduce::{Child, Node, job_entries};
 use netfold_p4::profile::{Profile, SLOTS_SOFTWARE};
+use netfold_wire::{Flags, LaneOp, LaneOwner};
 
 use super::*;
 use crate::runtime::CE;
