@@ -355,8 +355,8 @@ fn every_change_of_a_printed_program_is_noticed() {
     let tree = Profile { hierarchy: true, ..few.clone() };
     let programs = [
         ("a root on Tofino 1", Chip::Tofino1, few.clone(), 1, 12, 3),
-        ("trees on Tofino 1", Chip::Tofino1, tree.clone(), 1, 30, 9),
-        ("trees on Tofino 2", Chip::Tofino2, tree, 1, 30, 3),
+        ("trees on Tofino 1", Chip::Tofino1, tree.clone(), 1, 30, 12),
+        ("trees on Tofino 2", Chip::Tofino2, tree, 1, 30, 6),
         ("three passes on Tofino 2", Chip::Tofino2, Profile { lane_words: 24, ..few.clone() }, 3, 12, 3),
         (
             "saturating sums on Tofino 2",
