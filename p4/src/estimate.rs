@@ -45,7 +45,7 @@ const TCAM_CHECKS: u32 = 2;
 const TCAM_PAIR: u32 = 4;
 /// What the former has in addition in programs for trees on Tofino 1, and of several passes; and the table of destinations, which the latter have.
 const TCAM_PAIR_TREES: u32 = 1;
-const TCAM_WAY: u32 = 7;
+const TCAM_DESTINATION: u32 = 7;
 const TCAM_OTHERS: u32 = 13;
 const TCAM_TREES: u32 = 4;
 /// SRAM blocks of tables other than those of lanes, and what second passes need in addition.
@@ -628,7 +628,7 @@ impl<'a> PipeLayout<'a> {
     fn all_tcam_blocks(&self, entries: u32) -> u32 {
         let (pair, trees) = match (self.is_for_trees(), self.parts > 1) {
             (false, _) => (TCAM_PAIR, 0),
-            (true, true) => (TCAM_PAIR + TCAM_PAIR_TREES, TCAM_TREES + TCAM_WAY),
+            (true, true) => (TCAM_PAIR + TCAM_PAIR_TREES, TCAM_TREES + TCAM_DESTINATION),
             (true, false) if !self.chip.both_halves() => (TCAM_PAIR + TCAM_PAIR_TREES, TCAM_TREES),
             (true, false) => (TCAM_PAIR, TCAM_TREES),
         };

@@ -81,6 +81,9 @@ impl Chip {
 
 /// Register actions of a register, on either chip.
 pub const REGISTER_ACTIONS_MAX: usize = 4;
+
+/// Rows of a stage's instruction memory: each action of a table of outcomes has one, since all assign the same containers.
+const INSTRUCTION_ROWS: usize = 32;
 /// Recirculation port of pipe 0.
 const RECIRCULATION_PORT: u32 = 68;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::decision::Tree;
 use super::lower::{OutputComparison, PathState, To};
-use super::{Printer, RECIRCULATION_PORT, refusal};
+use super::{INSTRUCTION_ROWS, Printer, RECIRCULATION_PORT, refusal};
 use crate::ir::*;
 use crate::refusal::{Refusal, sketch};
 use crate::writer::joined;
@@ -20,14 +20,11 @@ enum Registers {
     Others,
 }
 
-/// Rows of a stage's instruction memory: each action has one, since all assign the same containers.
-const INSTRUCTION_ROWS: usize = 32;
-
 /// Prints the code of a path.
-type Body = fn(&mut Printer, &PathState) -> Result<(), Refusal>;
+type PrintBody = fn(&mut Printer, &PathState) -> Result<(), Refusal>;
 
 /// The code of paths: every different piece once, and the number of each path's.
-struct Bodies {
+struct ActionBodies {
     distinct: Vec<String>,
     by_path: Vec<(PathState, usize)>,
 }
@@ -449,16 +446,16 @@ impl Printer {
     /// nothing that the other is keyed on.
     fn outcome_table(&mut self) -> Result<Vec<String>, Refusal> {
         let paths = self.l.passes.as_ref().map_or_else(|| self.l.paths.clone(), |p| p.outcomes.clone());
-        let whole: Body = |this, path| {
+        let whole: PrintBody = |this, path| {
             this.outcome(path)?;
-            this.way(path)
+            this.destination(path)
         };
         let mut lines = Vec::new();
         if self.bodies(&paths, whole)?.distinct.len() <= INSTRUCTION_ROWS {
-            lines.push(self.choice("x_outcome", &paths, whole)?);
+            lines.push(self.outcome_actions("x_outcome", &paths, whole)?);
         } else {
-            lines.push(self.choice("x_way", &paths, Self::way)?);
-            lines.push(self.choice("x_outcome", &paths, Self::outcome)?);
+            lines.push(self.outcome_actions("x_destination", &paths, Self::destination)?);
+            lines.push(self.outcome_actions("x_outcome", &paths, Self::outcome)?);
         }
         for counter in self.p().counters.clone() {
             lines.push(format!("if (meta.x_counts_{} == 1) {{", counter.name));
@@ -476,9 +473,9 @@ impl Printer {
     }
 
     /// The code of every path.
-    fn bodies(&mut self, paths: &Tree<PathState>, body: Body) -> Result<Bodies, Refusal> {
+    fn bodies(&mut self, paths: &Tree<PathState>, body: PrintBody) -> Result<ActionBodies, Refusal> {
         let head = std::mem::take(&mut self.w);
-        let mut found = Bodies { distinct: Vec::new(), by_path: Vec::new() };
+        let mut found = ActionBodies { distinct: Vec::new(), by_path: Vec::new() };
         for path in paths.leaves() {
             body(self, path)?;
             let text = std::mem::take(&mut self.w).finish();
@@ -493,8 +490,13 @@ impl Printer {
     }
 
     /// One action for each different piece of code, and the table that chooses. Returns its application.
-    fn choice(&mut self, table: &str, paths: &Tree<PathState>, body: Body) -> Result<String, Refusal> {
-        let Bodies { distinct, by_path } = self.bodies(paths, body)?;
+    fn outcome_actions(
+        &mut self,
+        table: &str,
+        paths: &Tree<PathState>,
+        body: PrintBody,
+    ) -> Result<String, Refusal> {
+        let ActionBodies { distinct, by_path } = self.bodies(paths, body)?;
         for (i, body) in distinct.iter().enumerate() {
             self.w.line("@hidden");
             self.w.open(format!("action {table}_{i}() {{"));
@@ -542,7 +544,7 @@ impl Printer {
     }
 
     /// Where a packet goes.
-    fn way(&mut self, path: &PathState) -> Result<(), Refusal> {
+    fn destination(&mut self, path: &PathState) -> Result<(), Refusal> {
         let harvest = !self.chip.both_halves() && path.puts_lanes_out();
         let port = |this: &Self, expr: &Expr| match expr {
             Expr::Intrinsic(Intrinsic::IngressPort) => Ok(this.arrival_port()),

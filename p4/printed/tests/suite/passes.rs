@@ -42,7 +42,7 @@ struct Worker {
 
 /// A printed program.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct PrintedProgram {
     chip: Chip,
     words: u32,
     passes: u32,
@@ -50,25 +50,25 @@ struct Shape {
     tree: bool,
 }
 
-impl std::fmt::Display for Shape {
+impl std::fmt::Display for PrintedProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let level = if self.tree { ", below a parent" } else { "" };
         write!(f, "{}, {} words in {} passes{level}", self.chip.name(), self.words, self.passes)
     }
 }
 
-const SHAPES: [Shape; 6] = [
-    Shape { chip: Chip::Tofino2, words: 16, passes: 2, tree: false },
-    Shape { chip: Chip::Tofino2, words: 24, passes: 3, tree: false },
-    Shape { chip: Chip::Tofino2, words: 32, passes: 4, tree: false },
-    Shape { chip: Chip::Tofino2, words: 16, passes: 2, tree: true },
-    Shape { chip: Chip::Tofino1, words: 16, passes: 1, tree: false },
-    Shape { chip: Chip::Tofino1, words: 16, passes: 1, tree: true },
+const PROGRAMS: [PrintedProgram; 6] = [
+    PrintedProgram { chip: Chip::Tofino2, words: 16, passes: 2, tree: false },
+    PrintedProgram { chip: Chip::Tofino2, words: 24, passes: 3, tree: false },
+    PrintedProgram { chip: Chip::Tofino2, words: 32, passes: 4, tree: false },
+    PrintedProgram { chip: Chip::Tofino2, words: 16, passes: 2, tree: true },
+    PrintedProgram { chip: Chip::Tofino1, words: 16, passes: 1, tree: false },
+    PrintedProgram { chip: Chip::Tofino1, words: 16, passes: 1, tree: true },
 ];
 
 /// The parent of the switch, whose only child it is: the first contribution of a chunk is its result.
 #[derive(Default)]
-struct Above {
+struct SimulatedParent {
     /// The last result of each slot and set: its chunk and frame.
     results: BTreeMap<(u16, u8), (u32, Vec<u8>)>,
     /// Frames under way to the switch.
@@ -80,8 +80,8 @@ struct Rig {
     seed: u64,
     rng: Xoshiro256PlusPlus,
     tofino: Tofino,
-    shape: Shape,
-    above: Above,
+    program: PrintedProgram,
+    parent: SimulatedParent,
     epoch: u32,
     /// Chunk of position 0.
     first: u32,
@@ -94,7 +94,7 @@ struct Rig {
     lost: usize,
 }
 
-fn printed(Shape { chip, words, passes, tree }: Shape) -> String {
+fn printed(PrintedProgram { chip, words, passes, tree }: PrintedProgram) -> String {
     let profile = Profile {
         lane_words: words,
         slots: SLOTS,
@@ -135,13 +135,13 @@ fn frame(from: u16, datagram: &[u8]) -> Vec<u8> {
 }
 
 impl Rig {
-    fn new(text: &str, seed: u64, shape: Shape) -> Self {
+    fn new(text: &str, seed: u64, program: PrintedProgram) -> Self {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut rig = Self {
             seed,
             tofino: Tofino::new(text).unwrap(),
-            shape,
-            above: Above::default(),
+            program,
+            parent: SimulatedParent::default(),
             epoch: 1,
             first: 4,
             workers: Vec::new(),
@@ -155,7 +155,7 @@ impl Rig {
             let entry = allreduce::controller_entry(CONTROLLER, kind);
             rig.tofino.insert(&as_on_chips(&entry)).unwrap();
         }
-        for port in (1..=4).chain(shape.tree.then_some(UP)) {
+        for port in (1..=4).chain(program.tree.then_some(UP)) {
             let address = |port: u16| {
                 let Endpoint { mac, ip, port } = endpoint(port);
                 let mac = mac.0.iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte));
@@ -184,7 +184,7 @@ impl Rig {
             workers: children as u16,
             world: children as u16,
             group: GROUP,
-            parent: self.shape.tree.then_some(Parent { port: UP, source: 0, group: UP_GROUP, rank: 0 }),
+            parent: self.program.tree.then_some(Parent { port: UP, source: 0, group: UP_GROUP, rank: 0 }),
             shift: None,
             bounded_loss: false,
             owners: false,
@@ -217,7 +217,7 @@ impl Rig {
     }
 
     fn lanes(&self, rank: usize, chunk: u32) -> Vec<u32> {
-        (0..self.shape.words).map(|at| word(self.epoch, rank, chunk, at)).collect()
+        (0..self.program.words).map(|at| word(self.epoch, rank, chunk, at)).collect()
     }
 
     /// The frame of a worker's contribution.
@@ -271,7 +271,7 @@ impl Rig {
                 continue;
             }
             if port == UP {
-                self.contribute_above(&bytes);
+                self.contribute_to_parent(&bytes);
             } else if port <= self.workers.len() as u16 {
                 self.accept(usize::from(port) - 1, &bytes);
             }
@@ -279,7 +279,7 @@ impl Rig {
     }
 
     /// A packet reaches the parent, which replies with the result of its chunk. A result that is not right there is wrong at every worker.
-    fn contribute_above(&mut self, bytes: &[u8]) {
+    fn contribute_to_parent(&mut self, bytes: &[u8]) {
         let (_, datagram) = Outer::parse(bytes).unwrap_or_else(|error| self.fail(&error.to_string()));
         let packet = Packet::new_checked(datagram).unwrap();
         let mut repr = Repr::parse(&packet).unwrap();
@@ -291,7 +291,7 @@ impl Rig {
         }
         let place = (repr.slot, repr.set);
         let (chunk, lanes) = (repr.chunk, packet.payload().to_vec());
-        let age = self.above.results.get(&place).map(|(known, _)| chunk.wrapping_sub(*known).cast_signed());
+        let age = self.parent.results.get(&place).map(|(known, _)| chunk.wrapping_sub(*known).cast_signed());
         if age.is_some_and(|age| age < 0) {
             return;
         }
@@ -300,19 +300,19 @@ impl Rig {
             let mut datagram = vec![0; header::LEN];
             repr.emit(&mut Packet::new_unchecked(&mut datagram));
             datagram.extend(lanes);
-            self.above.results.insert(place, (chunk, frame(UP, &datagram)));
+            self.parent.results.insert(place, (chunk, frame(UP, &datagram)));
         }
-        let result = self.above.results[&place].1.clone();
-        self.above.down.push(result);
+        let result = self.parent.results[&place].1.clone();
+        self.parent.down.push(result);
     }
 
     /// One of the parent's packets reaches the switch, or is lost.
-    fn come_down(&mut self) {
-        if self.above.down.is_empty() {
+    fn deliver_from_parent(&mut self) {
+        if self.parent.down.is_empty() {
             return;
         }
-        let at = self.rng.random_range(0..self.above.down.len());
-        let bytes = self.above.down.remove(at);
+        let at = self.rng.random_range(0..self.parent.down.len());
+        let bytes = self.parent.down.remove(at);
         if !self.is_lost() {
             self.arrive(UP, &bytes);
         }
@@ -323,7 +323,7 @@ impl Rig {
             Sent::Nothing => Vec::new(),
             Sent::Port(port) => vec![(port, 0)],
             Sent::Group(group) => {
-                assert!(group == GROUP || self.shape.tree && group == UP_GROUP);
+                assert!(group == GROUP || self.program.tree && group == UP_GROUP);
                 let ports = if group == GROUP { 1..=self.workers.len() as u16 } else { UP..=UP };
                 ports.map(|port| (port, port)).collect()
             }
@@ -338,7 +338,7 @@ impl Rig {
     fn fail(&self, what: &str) -> ! {
         panic!(
             "{}, seed {}: {what}\nreplay: PASSES_SEED={} cargo test -p netfold-p4-printed",
-            self.shape, self.seed, self.seed
+            self.program, self.seed, self.seed
         )
     }
 
@@ -357,7 +357,7 @@ impl Rig {
             self.fail(&format!("worker {rank} receives {repr} for position {position}"));
         }
         let contributors = |rank: &usize| !is_bare(position, *rank);
-        let (mut sums, mut exponents) = (vec![0u32; self.shape.words as usize], 0);
+        let (mut sums, mut exponents) = (vec![0u32; self.program.words as usize], 0);
         for other in 0..self.workers.len() {
             exponents = exponents.max(exponent(other, repr.chunk));
             let lanes = self.lanes(other, repr.chunk);
@@ -439,7 +439,7 @@ impl Rig {
                     self.arrive(rank as u16 + 1, &frame);
                 }
             }
-            5..8 if self.shape.tree => self.come_down(),
+            5..8 if self.program.tree => self.deliver_from_parent(),
             _ => self.next_pass(),
         }
     }
@@ -454,9 +454,9 @@ impl Rig {
             for rank in 0..self.workers.len() {
                 for position in self.outstanding(rank).into_iter().filter(|position| *position <= newest) {
                     self.send(rank, position);
-                    while !self.waiting.is_empty() || !self.above.down.is_empty() {
+                    while !self.waiting.is_empty() || !self.parent.down.is_empty() {
                         if self.waiting.is_empty() {
-                            self.come_down();
+                            self.deliver_from_parent();
                         } else {
                             let bytes = self.waiting.remove(0);
                             self.arrive(RECIRCULATION_PORT, &bytes);
@@ -514,11 +514,11 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Three jobs at a printed program, one after the other, in the same slots.
-fn play(text: &str, seed: u64, shape: Shape) -> Rig {
-    let mut rig = Rig::new(text, seed, shape);
+fn play(text: &str, seed: u64, program: PrintedProgram) -> Rig {
+    let mut rig = Rig::new(text, seed, program);
     for workers in [2, 3, 2] {
         rig.begin(workers);
-        rig.above.results.clear();
+        rig.parent.results.clear();
         (0..EVENTS).for_each(|_| rig.event());
         rig.settle();
         (0..EVENTS / 4).for_each(|_| rig.event());
@@ -530,22 +530,23 @@ fn play(text: &str, seed: u64, shape: Shape) -> Rig {
 
 #[test]
 fn sums_are_exact_whatever_is_lost_or_overtaken_between_passes() {
-    for shape in SHAPES {
-        let text = printed(shape);
+    for program in PROGRAMS {
+        let text = printed(program);
         let (mut results, mut lost) = (0, 0);
         for seed in seeds() {
-            let rig = play(&text, seed, shape);
+            let rig = play(&text, seed, program);
             results += rig.results;
             lost += rig.lost;
         }
-        println!("{shape}: {results} results, all exact; {lost} packets lost");
+        assert!(results > 100 && lost > 100, "{program}: {results} results, {lost} packets lost");
+        println!("{program}: {results} results, all exact; {lost} packets lost");
     }
 }
 
 /// Changes that make no difference while packets keep their order and none is lost.
 #[test]
 fn changes_that_only_loss_and_order_show_are_noticed() {
-    let text = printed(SHAPES[0]);
+    let text = printed(PROGRAMS[0]);
     for (from, to) in [
         // ADVANCE leaves parts that have missed a packet behind.
         ("hdr.netfold.chunk = meta.stored;\n        hdr.lanes_0", "hdr.lanes_0"),
@@ -555,7 +556,7 @@ fn changes_that_only_loss_and_order_show_are_noticed() {
         assert!(text.contains(from), "{from}");
         let changed = text.replace(from, to);
         let noticed =
-            (0..SEEDS).any(|seed| std::panic::catch_unwind(|| play(&changed, seed, SHAPES[0])).is_err());
+            (0..SEEDS).any(|seed| std::panic::catch_unwind(|| play(&changed, seed, PROGRAMS[0])).is_err());
         assert!(noticed, "{from} is {to}");
     }
 }
