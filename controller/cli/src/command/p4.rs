@@ -178,7 +178,7 @@ fn does_not_fit(target: &str, reason: &str, fits: impl Fn(&Profile) -> bool) -> 
     let named = profile::named().into_iter().filter(|named| fits(&named.profile));
     let names: Vec<_> = named.map(|named| named.name).collect();
     CliError::Target(format!(
-        "this profile does not fit the target {target}: {reason}; profiles that fit: {} (--profile)",
+        "this profile does not fit the target {target}: {reason}; profiles that fit without other options: {} (--profile)",
         names.join(", ")
     ))
 }

@@ -72,7 +72,8 @@ fn a_profile_that_does_not_fit_a_target_names_those_that_do() {
         let message = text(lines.last().unwrap(), "message");
         assert_eq!(code, Some(2), "{wrong}: {message}");
         assert!(message.contains(&format!("does not fit the target {target}")), "{wrong}: {message}");
-        let (_, named) = message.split_once("profiles that fit: ").expect("the profiles are named");
+        let (_, named) =
+            message.split_once("profiles that fit without other options: ").expect("the profiles are named");
         assert!(named.contains(fits), "{wrong}: {message}");
     }
 }
