@@ -204,8 +204,8 @@ impl Executable {
     /// The command that runs it.
     fn command(&self) -> Command {
         let mut command = match self.emulator {
-            Some(emulator) => Command::new(emulator),
-            None => Command::new(&self.program),
+            Some(emulator) => process::interruptible(emulator.as_ref()),
+            None => process::interruptible(self.program.as_os_str()),
         };
         command.args(self.emulator.map(|_| &self.program)).args(&self.arguments);
         command

@@ -1,5 +1,7 @@
 //! Running other programs: what is run is shown first, and a failure names it.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -49,6 +51,26 @@ pub(crate) fn forget_folders(command: &mut Command, tree: &Path, target: &Path) 
 /// Runs a program to its end, with its output passed on.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     start(command)?.wait()
+}
+
+/// The program by which another is started so that SIGINT ends it. A shell without job control has its background processes ignore SIGINT, and their
+/// descendants inherit that, so that tests that interrupt a process would wait for its end in vain.
+pub(crate) fn interruptible(program: &OsStr) -> Command {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if !ignores_sigint(&status) {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(program);
+    command
+}
+
+/// Whether a process ignores SIGINT, by its `/proc/PID/status` (proc(5): the mask `SigIgn`, signal 1 in the lowest bit).
+fn ignores_sigint(status: &str) -> bool {
+    const SIGINT: u32 = 2;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (SIGINT - 1) & 1 == 1)
 }
 
 /// What a program prints on standard output; its other output is passed on.
@@ -130,4 +152,16 @@ pub(crate) fn finish(line: &str, status: ExitStatus, started: Instant) -> Result
     }
     println!("  done in {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_sigint_is_found_in_the_mask() {
+        assert!(ignores_sigint("Name:\tsh\nSigIgn:\t0000000000001006\nSigCgt:\t0000000000000000\n"));
+        assert!(!ignores_sigint("Name:\tsh\nSigIgn:\t0000000000001004\nSigCgt:\t0000000000000002\n"));
+        assert!(!ignores_sigint(""));
+    }
 }
