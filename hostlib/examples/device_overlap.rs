@@ -1,12 +1,14 @@
 //! How well copies and network overlap in an all-reduce of device memory: times beside those of each part alone.
 //!
 //! ```text
-//! cargo run --release -p netfold --example device_overlap -- [--mode MODE] [--bus GIGABYTES_PER_SECOND] [--repetitions N]
+//! cargo run --release -p netfold --example device_overlap -- \
+//!     [--mode MODE] [--bus GIGABYTES_PER_SECOND] [--network GIGABITS_PER_SECOND] [--repetitions N]
 //! ```
 //!
 //! Two ranks reduce through a software switch on the loop-back. Their devices are those of the driver for tests, with buses of the given rate in each
-//! direction; `--bus 0`, the default being 16, is a bus as fast as memory. `host` is the same all-reduce in host memory: quantising and the network.
-//! Every sum is compared.
+//! direction; `--bus 0`, the default being 16, is a bus as fast as memory. `--network` is the rate at which the switch sends to each rank, by default what
+//! processors allow. So `--bus 0.16 --network 1` has the ratio of a bus of 16 GB/s to a network of 100 Gbit/s, at rates that leave processors idle. `host` is
+//! the same all-reduce in host memory: quantising and the network. Times are medians of the slower rank. Every sum is compared.
 #![expect(unsafe_code, reason = "vouches for the memory of a device")]
 
 use std::error::Error;
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 use netfold::{Call, Collective, Communicator, DType, Mode, ReduceOp};
 use netfold_embedded::EmbeddedSwitch;
 use netfold_fake_cuda::{FakeDevice, Options, driver};
+use netfold_switch::queue::{PortConfig, QueueConfig, Rate};
 
 const RANKS: u16 = 2;
 
@@ -24,6 +27,8 @@ struct Arguments {
     mode: Mode,
     /// Bytes per second; `None` for as fast as memory.
     bus: Option<f64>,
+    /// Bits per second; `None` for no limit.
+    network: Option<u64>,
     repetitions: usize,
 }
 
@@ -32,15 +37,23 @@ fn number<T: FromStr>(name: &str, value: &str) -> Result<T, String> {
 }
 
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
-    let mut parsed = Arguments { mode: Mode::Bfp32, bus: Some(16e9), repetitions: 7 };
+    let mut parsed = Arguments { mode: Mode::Bfp32, bus: Some(16e9), network: None, repetitions: 7 };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--mode" => parsed.mode = value.parse().map_err(|_| format!("{value} is not a mode"))?,
             "--bus" => parsed.bus = Some(number::<f64>(&name, &value)? * 1e9).filter(|rate| *rate > 0.0),
+            "--network" => {
+                let bits = number::<f64>(&name, &value)? * 1e9;
+                parsed.network = Some(bits as u64).filter(|bits| *bits > 0);
+            }
             "--repetitions" => parsed.repetitions = number::<usize>(&name, &value)?.max(1),
-            _ => return Err(format!("{name} is not an option: --mode, --bus, --repetitions").into()),
+            _ => {
+                return Err(
+                    format!("{name} is not an option: --mode, --bus, --network, --repetitions").into()
+                );
+            }
         }
     }
     Ok(parsed)
@@ -50,6 +63,8 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
 struct Row {
     bytes: usize,
     device: f64,
+    /// The shortest and the longest.
+    range: (f64, f64),
     host: f64,
     wrong: usize,
 }
@@ -93,8 +108,11 @@ fn rank(
             on_host.push(begun.elapsed().as_secs_f64());
         }
         // The first of each is for warming up.
-        let (device_time, host) = (median(on_device.split_off(1)), median(on_host.split_off(1)));
-        rows.push(Row { bytes, device: device_time, host, wrong });
+        let (on_device, on_host) = (on_device.split_off(1), on_host.split_off(1));
+        let range = on_device
+            .iter()
+            .fold((f64::MAX, 0.0f64), |(least, most), time| (least.min(*time), most.max(*time)));
+        rows.push(Row { bytes, device: median(on_device), range, host: median(on_host), wrong });
         device.free(memory);
     }
     comm.leave()?;
@@ -103,7 +121,15 @@ fn rank(
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
-    let switch = EmbeddedSwitch::builder().start()?;
+    let builder = EmbeddedSwitch::builder();
+    let switch = match arguments.network.map(Rate::of) {
+        Some(rate) => {
+            let port = PortConfig { rate: Some(rate), ..PortConfig::default() };
+            builder.queues(QueueConfig { port, ..QueueConfig::default() })
+        }
+        None => builder,
+    };
+    let switch = switch.start()?;
     let at = switch.control();
     let results: Vec<_> = std::thread::scope(|scope| {
         let arguments = &arguments;
@@ -115,15 +141,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     for result in results {
         tables.push(result.map_err(|_| "a rank panicked")?.map_err(|error| error.to_string())?);
     }
-    println!("| bytes | device ms | host ms | one copy ms | device / slowest | device / sum | wrong |");
-    println!("|---|---|---|---|---|---|---|");
+    println!(
+        "| bytes | device ms | min–max | host ms | one copy ms | device / slowest | device / sum | wrong |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
     for (first, second) in tables[0].iter().zip(&tables[1]) {
         let (device, host) = (first.device.max(second.device), first.host.max(second.host));
         let copy = arguments.bus.map_or(0.0, |rate| first.bytes as f64 / rate);
         println!(
-            "| {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {} |",
+            "| {} | {:.3} | {:.3} to {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {} |",
             first.bytes,
             device * 1e3,
+            first.range.0.max(second.range.0) * 1e3,
+            first.range.1.max(second.range.1) * 1e3,
             host * 1e3,
             copy * 1e3,
             device / host.max(copy),

@@ -8,7 +8,8 @@
 //! - Lent memory: the buffer goes through [`lend`], which does not return, and does not unwind, before the buffer's [`Completion`] is settled.
 //! - Memory given away: the buffer holds its owners (`owner`, `returned`); the one that is returned moves to the completion when the completion is
 //!   settled.
-//! - Promised memory: by the contract of `submit` it is valid and left alone until the completion is settled.
+//! - Promised memory: by the contract of `submit` it is valid and left alone until the completion is settled. A [`Transfer`] fills it from
+//!   the first byte to the last meanwhile, and takes results out: views are of elements that have arrived, and what was finished is not written.
 //! - A completion is settled only by [`OpBuffer::finish`] or by dropping the buffer, and both destroy the spans first. The
 //!   settling locks the completion's mutex and so happens after every access of the library's threads and before whatever the
 //!   caller does next.
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::element::Element;
 use crate::error::Error;
 use crate::report::OpReport;
+use crate::transfer::{MemoryTransfer, Transfer};
 use crate::work::{Completion, MemoryOwner};
 
 /// Elements somewhere in memory, aligned for their type; see the module's argument.
@@ -44,6 +46,20 @@ impl Span {
 
     fn bytes(&self) -> usize {
         self.len * self.dtype.size()
+    }
+
+    /// The same as the switch's lanes know it: types that are not folded there are bytes.
+    fn folded(&self) -> Self {
+        match self.dtype {
+            DType::None | DType::F32 | DType::F16 | DType::Bf16 | DType::I32 => *self,
+            _ => Self { dtype: DType::U8, len: self.bytes(), ..*self },
+        }
+    }
+
+    /// Block `number`, of `len` elements: cut short at the end of the span, and empty behind it.
+    fn block(&self, number: usize, len: usize) -> Self {
+        let first = (number * len).min(self.len);
+        self.part(first, (first + len).min(self.len))
     }
 
     /// Elements `first` to `end`, which are within this span.
@@ -83,20 +99,6 @@ pub(crate) enum View<'a> {
     Bytes(&'a [u8]),
 }
 
-impl View<'_> {
-    /// Where the elements are.
-    pub(crate) fn address(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::F32(elements) => elements.as_ptr().addr(),
-            Self::F16(elements) => elements.as_ptr().addr(),
-            Self::Bf16(elements) => elements.as_ptr().addr(),
-            Self::I32(elements) => elements.as_ptr().addr(),
-            Self::Bytes(elements) => elements.as_ptr().addr(),
-        }
-    }
-}
-
 /// The elements of a [`OpBuffer`], writable.
 #[derive(Debug)]
 pub(crate) enum ViewMut<'a> {
@@ -130,6 +132,8 @@ pub(crate) struct OpBuffer {
     divisor: Option<u32>,
     /// Where the caller wants what is left out of each element: numbers in binary32, as many as there are in `memory`.
     residual: Option<Span>,
+    /// Of memory that is filled and emptied meanwhile.
+    transfer: Option<MemoryTransfer>,
     completion: Arc<Completion>,
     /// The buffer of which this is a part.
     whole: Option<Arc<SplitBuffer>>,
@@ -178,6 +182,7 @@ impl OpBuffer {
             copy_back: None,
             divisor: None,
             residual: None,
+            transfer: None,
             completion,
             whole: None,
             settled: false,
@@ -281,12 +286,46 @@ impl OpBuffer {
         self.residual = Some(Span { dtype: DType::F32, start, len });
     }
 
+    /// The memory, which was promised, is filled and emptied meanwhile. Only where an operation works on it in place, block by block.
+    pub(crate) fn transfer(&mut self, transfer: Arc<dyn Transfer>) {
+        self.transfer = Some(MemoryTransfer::new(transfer));
+    }
+
+    /// Bytes that hold the input, from the first on; `None` where all do.
+    pub(crate) fn arrived(&self) -> Option<usize> {
+        let arrived = self.transfer.as_ref()?.arrived();
+        (arrived < self.memory.bytes()).then_some(arrived)
+    }
+
+    /// Blocks until all of the input is there.
+    ///
+    /// # Errors
+    ///
+    /// Why it never will be.
+    pub(crate) fn wait_for_input(&self) -> Result<(), Error> {
+        self.transfer.as_ref().map_or(Ok(()), |transfer| transfer.wait(self.memory.bytes()))
+    }
+
+    /// The result of a block of bytes is there, and stays as it is.
+    pub(crate) fn finish_block(&self, number: usize, bytes: usize) {
+        if let Some(transfer) = &self.transfer {
+            let all = self.memory.bytes();
+            transfer.finish(&((number * bytes).min(all)..((number + 1) * bytes).min(all)));
+        }
+    }
+
+    /// Every rank has submitted the same operation on this memory.
+    pub(crate) fn verify(&self) {
+        self.transfer.iter().for_each(MemoryTransfer::verify);
+    }
+
     /// Cuts the memory into parts of so many elements, one behind the other, each a buffer of its own; this one is finished when all of
     /// them are. Lengths that go beyond the end are cut short.
     ///
     /// The parts' spans do not overlap, are destroyed when the parts are settled, and so before this buffer's completion is.
     pub(crate) fn divide(self, lens: &[usize]) -> Vec<Self> {
-        let (memory, residual) = (self.memory, self.residual);
+        let (memory, residual, transfer) = (self.memory, self.residual, self.transfer.clone());
+        transfer.iter().for_each(|transfer| transfer.divide(lens.len().saturating_sub(1)));
         let outcome = Ok(OpReport::default());
         let unsettled = Unsettled { buffer: Some(self), left: lens.len(), outcome };
         let whole = Arc::new(SplitBuffer(Mutex::new(unsettled)));
@@ -296,6 +335,7 @@ impl OpBuffer {
             at = (at + len).min(memory.len);
             let mut buffer = Self::new(memory.part(first, at));
             buffer.residual = residual.map(|residual| residual.part(first, at));
+            buffer.transfer = transfer.as_ref().map(|transfer| transfer.from(first * memory.dtype.size()));
             buffer.whole = Some(Arc::clone(&whole));
             buffer
         };
@@ -318,12 +358,6 @@ impl OpBuffer {
         unsafe { Some((self.memory.slice(self.memory.len), residual.slice_mut(residual.len))) }
     }
 
-    /// The tensor's bytes, native order, to be read.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `&self` keeps writers away; see the module's argument for all else.
-        unsafe { self.memory.slice(self.memory.bytes()) }
-    }
-
     /// The tensor's bytes, native order; of calls that are not in place, the output's.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: `&mut self` makes this the only access through the buffer; see the module's argument for all else.
@@ -341,36 +375,65 @@ impl OpBuffer {
         }
     }
 
-    /// The elements.
-    pub(crate) fn view(&self) -> View<'_> {
-        let Span { dtype, len, .. } = self.memory;
-        // SAFETY: the type is the one the span was made with, and `&self` keeps writers away.
+    /// Where the elements are.
+    pub(crate) fn address(&self) -> usize {
+        self.memory.start.addr().get()
+    }
+
+    /// Bytes of an element as [`Self::block`] has it: 1 of those that are bytes there, and where there are none, 4.
+    pub(crate) fn folded_size(&self) -> usize {
+        match self.memory.folded().dtype {
+            DType::None => 4,
+            dtype => dtype.size(),
+        }
+    }
+
+    /// Block `number` of the elements, of `len` but for the last one. It has arrived.
+    pub(crate) fn block(&self, number: usize, len: usize) -> View<'_> {
+        let block = self.memory.folded().block(number, len);
+        let len = block.len;
+        // SAFETY: the type is the one the span was made with, or bytes; `&self` keeps writers away.
         unsafe {
-            match dtype {
+            match block.dtype {
                 DType::None => View::None,
-                DType::F32 => View::F32(self.memory.slice(len)),
-                DType::F16 => View::F16(self.memory.slice(len)),
-                DType::Bf16 => View::Bf16(self.memory.slice(len)),
-                DType::I32 => View::I32(self.memory.slice(len)),
-                _ => View::Bytes(self.memory.slice(self.memory.bytes())),
+                DType::F32 => View::F32(block.slice(len)),
+                DType::F16 => View::F16(block.slice(len)),
+                DType::Bf16 => View::Bf16(block.slice(len)),
+                DType::I32 => View::I32(block.slice(len)),
+                _ => View::Bytes(block.slice(len)),
             }
         }
     }
 
-    /// The elements, writable.
-    pub(crate) fn view_mut(&mut self) -> ViewMut<'_> {
-        let Span { dtype, len, .. } = self.memory;
-        // SAFETY: the type is the one the span was made with, and `&mut self` makes this the only access.
+    /// The same, writable.
+    pub(crate) fn block_mut(&mut self, number: usize, len: usize) -> ViewMut<'_> {
+        let block = self.memory.folded().block(number, len);
+        let len = block.len;
+        // SAFETY: the type is the one the span was made with, or bytes; `&mut self` makes this the only access.
         unsafe {
-            match dtype {
+            match block.dtype {
                 DType::None => ViewMut::None,
-                DType::F32 => ViewMut::F32(self.memory.slice_mut(len)),
-                DType::F16 => ViewMut::F16(self.memory.slice_mut(len)),
-                DType::Bf16 => ViewMut::Bf16(self.memory.slice_mut(len)),
-                DType::I32 => ViewMut::I32(self.memory.slice_mut(len)),
-                _ => ViewMut::Bytes(self.memory.slice_mut(self.memory.bytes())),
+                DType::F32 => ViewMut::F32(block.slice_mut(len)),
+                DType::F16 => ViewMut::F16(block.slice_mut(len)),
+                DType::Bf16 => ViewMut::Bf16(block.slice_mut(len)),
+                DType::I32 => ViewMut::I32(block.slice_mut(len)),
+                _ => ViewMut::Bytes(block.slice_mut(len)),
             }
         }
+    }
+
+    /// Block `number` of the bytes, of `len` but for the last one. It has arrived.
+    pub(crate) fn block_bytes(&self, number: usize, len: usize) -> &[u8] {
+        let block = Span { dtype: DType::U8, len: self.memory.bytes(), ..self.memory }.block(number, len);
+        // SAFETY: `&self` keeps writers away; see the module's argument for all else.
+        unsafe { block.slice(block.len) }
+    }
+
+    /// The same, writable.
+    pub(crate) fn block_bytes_mut(&mut self, number: usize, len: usize) -> &mut [u8] {
+        let block = Span { dtype: DType::U8, len: self.memory.bytes(), ..self.memory }.block(number, len);
+        // SAFETY: as for `bytes_mut`.
+        unsafe { block.slice_mut(block.len) }
     }
 
     /// Returns the tensor with the outcome of the operation.
@@ -430,6 +493,8 @@ pub(crate) fn lend(buffer: OpBuffer, submit: impl FnOnce(OpBuffer)) -> Result<Op
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn promised<T: Element>(tensor: &mut [T]) -> OpBuffer {
@@ -442,7 +507,7 @@ mod tests {
         let mut tensor = vec![1i32, 2, 3];
         let report = lend(promised(&mut tensor), |mut buffer| {
             std::thread::spawn(move || {
-                let ViewMut::I32(elements) = buffer.view_mut() else { panic!("the type was i32") };
+                let ViewMut::I32(elements) = buffer.block_mut(0, 9) else { panic!("the type was i32") };
                 elements.iter_mut().for_each(|v| *v *= 10);
                 buffer.finish(Ok(OpReport::default()));
             });
@@ -485,7 +550,7 @@ mod tests {
             let mut parts = buffer.divide(&[2, 0, 9]);
             assert_eq!(parts.len(), 3);
             for (part, by) in parts.iter_mut().zip([10, 100, 1000]) {
-                let ViewMut::I32(elements) = part.view_mut() else { panic!("the type was i32") };
+                let ViewMut::I32(elements) = part.block_mut(0, 9) else { panic!("the type was i32") };
                 elements.iter_mut().for_each(|v| *v *= by);
             }
             let report = OpReport { chunks: 2, ..OpReport::default() };
@@ -513,5 +578,61 @@ mod tests {
             buffer.finish(result);
             assert_eq!(to, expected);
         }
+    }
+
+    /// A transfer that records what it is said.
+    #[derive(Debug, Default)]
+    struct Recorded {
+        arrived: AtomicUsize,
+        said: Mutex<Vec<String>>,
+    }
+
+    impl Recorded {
+        fn say(&self, what: String) {
+            self.said.lock().unwrap().push(what);
+        }
+    }
+
+    impl Transfer for Recorded {
+        fn arrived(&self) -> usize {
+            self.arrived.load(Ordering::Relaxed)
+        }
+
+        fn failure(&self) -> Option<Error> {
+            Some(Error::Closed)
+        }
+
+        fn finish(&self, bytes: std::ops::Range<usize>) {
+            self.say(format!("{bytes:?}"));
+        }
+
+        fn divide(&self, more: usize) {
+            self.say(format!("{more} more"));
+        }
+
+        fn verify(&self) {
+            self.say("verified".into());
+        }
+    }
+
+    #[test]
+    fn parts_of_a_buffer_are_parts_of_its_transfer() {
+        let mut tensor = [0i32; 10];
+        let mut buffer = promised(&mut tensor);
+        let transfer = Arc::new(Recorded::default());
+        buffer.transfer(Arc::clone(&transfer) as Arc<dyn Transfer>);
+        assert_eq!(buffer.arrived(), Some(0));
+        let parts = buffer.divide(&[4, 6]);
+        for (bytes, arrived) in
+            [(12, [Some(12), Some(0)]), (16, [None, Some(0)]), (24, [None, Some(8)]), (40, [None; 2])]
+        {
+            transfer.arrived.store(bytes, Ordering::Relaxed);
+            assert_eq!([parts[0].arrived(), parts[1].arrived()], arrived, "{bytes} bytes");
+            assert_eq!(parts[1].wait_for_input().is_ok(), arrived[1].is_none());
+        }
+        parts[1].finish_block(2, 10);
+        parts[0].finish_block(0, 10);
+        parts[1].verify();
+        assert_eq!(*transfer.said.lock().unwrap(), ["1 more", "36..40", "0..10", "verified"]);
     }
 }

@@ -23,6 +23,7 @@ use crate::session::ControlConnection;
 use crate::session_events::SessionEvents;
 use crate::shutdown::ShutdownState;
 use crate::streams::Streams;
+use crate::transfer::INPUT_POLL_INTERVAL;
 use crate::tree_set::CurrentControl;
 use crate::worker_thread;
 use netfold_control::RankEventKind;
@@ -587,6 +588,7 @@ impl Engine {
         } else {
             IDLE_WAIT
         };
+        let timeout = if self.streams.awaits_input() { timeout.min(INPUT_POLL_INTERVAL) } else { timeout };
         let held = self.iterations.wait_left(now);
         let timeout = held.map_or(timeout, |left| timeout.min(left));
         let idle = self.idle.filter(|_| self.streams.len() == 0).map(|timer| timer.left(now));

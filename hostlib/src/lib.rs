@@ -100,6 +100,7 @@ mod start;
 mod streams;
 mod tensors;
 mod tls_fault;
+mod transfer;
 mod tree_set;
 mod work;
 mod worker_thread;

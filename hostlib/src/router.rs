@@ -57,6 +57,15 @@ impl Router {
         call.collective == Collective::AllGather && !headers
     }
 
+    /// Whether the operation of a call works on its memory in place, block by block: it reads a block of the input before it writes the result of
+    /// that block, and nothing else.
+    pub(crate) fn works_in_blocks(&self, call: &Call) -> bool {
+        let tolerant = call.tolerance.unwrap_or(self.context.config.tolerance).any();
+        matches!(call.collective, Collective::AllReduce | Collective::Broadcast { .. })
+            && !tolerant
+            && matches!(self.route(call), Ok(CallRoute::Switch(_)))
+    }
+
     /// The route of a call. The same on every rank.
     pub(crate) fn route(&self, call: &Call) -> Result<CallRoute, Error> {
         if std::process::id() != self.owner {

@@ -27,6 +27,7 @@ pub(crate) mod blocks;
 mod buffers;
 pub(crate) mod plan;
 pub(crate) mod quantized;
+pub(crate) mod slices;
 mod stager;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,6 +124,8 @@ struct Appended<'a> {
     counted: Counted,
     /// The piece without which this one cannot arrive.
     after: Option<StagingBuffer>,
+    /// It may be copied in slices.
+    sliced: bool,
 }
 
 impl Staging {
@@ -208,7 +211,7 @@ impl Staging {
         unsafe { streams.notices_in.call(current, stager::begun, data) }?;
         for piece in plan.pieces() {
             let counted = Counted::AsItIs;
-            let piece = Appended { submission, plan, piece, memory, counted, after: None };
+            let piece = Appended { submission, plan, piece, memory, counted, after: None, sliced: true };
             // SAFETY: by this function's contract.
             unsafe { self.append_piece(current, streams, &piece) }?;
         }
@@ -288,6 +291,7 @@ impl Staging {
     ) -> Result<(), CudaError> {
         let data = Arc::as_ptr(&self.stager).cast_mut().cast();
         let key = quantizing.key(call.call.class);
+        let sliced = quantizing.is_one_piece(call);
         for part in quantizing.parts(call) {
             // SAFETY: by this function's contract; the stager lives until the streams are idle, see `drop`.
             let (span, blocks) = unsafe {
@@ -302,7 +306,8 @@ impl Staging {
             let (plan, piece) = integers(call, DType::U8, exponents);
             let Some(piece) = piece else { continue };
             let (memory, counted) = ((blocks.exponents, blocks.exponents), Counted::Exponents);
-            let piece = Appended { submission, plan: &plan, piece, memory, counted, after: None };
+            let piece =
+                Appended { submission, plan: &plan, piece, memory, counted, after: None, sliced: false };
             // SAFETY: the exponents are ours until they are given back; all else by this function's contract.
             unsafe {
                 let buffer = self.append_piece(current, streams, &piece)?;
@@ -314,7 +319,8 @@ impl Staging {
                     let Some(words) = words else { continue };
                     let memory = (made.blocks.lanes, made.blocks.lanes);
                     let (counted, after) = (Counted::Lanes { elements: piece.count }, Some(buffer));
-                    let words = Appended { submission, plan: &plan, piece: words, memory, counted, after };
+                    let plan = &plan;
+                    let words = Appended { submission, plan, piece: words, memory, counted, after, sliced };
                     let sums = self.append_piece(current, streams, &words)?;
                     streams.free[sums.number].make_wait(current, quantizing.back.raw())?;
                     quantizing.result(current, &made, call, piece)?;
@@ -346,24 +352,29 @@ impl Staging {
         let buffer = plan.buffers.buffer(*number);
         *number += 1;
         let (memory, offset) = (buffers.memory(&buffer), buffer.offset());
+        let operation = plan.operation(&piece.piece);
+        let sliced = piece.sliced && self.stager.may_slice(&operation.call);
+        let slices = if sliced { plan.slices(&piece.piece) } else { plan.whole(&piece.piece) };
         // SAFETY: the device's memory is the caller's. The buffer is used by nothing else: copies into it wait until its earlier piece was
         // copied out, the operation for these copies, and copies out of it for the operation. Words are accessed as such only.
         unsafe {
             free[buffer.number].make_wait(current, copies_in.raw())?;
-            for row in plan.input(&piece.piece) {
-                copies_in.copy_to_host(current, memory, (offset + row.staged, row.bytes), send + row.at)?;
+            for slice in 0..slices.input.count() {
+                for row in plan.input(&piece.piece) {
+                    let (at, staged, bytes) = row.slice(&slices.input, slice);
+                    copies_in.copy_to_host(current, memory, (offset + staged, bytes), send + at)?;
+                }
+                let arrived = buffer.count(slice + 1, slices.input.count());
+                copies_in.write_word(current, &buffers.words, buffer.arrival_word(), arrived)?;
             }
-            copies_in.write_word(current, &buffers.words, buffer.arrival_word(), buffer.generation)?;
-            let operation = plan.operation(&piece.piece);
-            self.stager.enqueue(submission, operation, buffer, (piece.counted, piece.after));
-            copies_out.wait_for_word(current, &buffers.words, buffer.release_word(), buffer.generation)?;
-            for row in plan.output(&piece.piece) {
-                copies_out.copy_to_device(
-                    current,
-                    recv + row.at,
-                    memory,
-                    (offset + row.staged, row.bytes),
-                )?;
+            self.stager.enqueue(submission, operation, buffer, (slices, piece.counted, piece.after));
+            for slice in 0..slices.output.count() {
+                let released = buffer.count(slice + 1, slices.output.count());
+                copies_out.wait_for_word(current, &buffers.words, buffer.release_word(), released)?;
+                for row in plan.output(&piece.piece) {
+                    let (at, staged, bytes) = row.slice(&slices.output, slice);
+                    copies_out.copy_to_device(current, recv + at, memory, (offset + staged, bytes))?;
+                }
             }
             free[buffer.number].record(current, copies_out.raw())?;
         }

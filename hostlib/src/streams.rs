@@ -184,6 +184,11 @@ impl Streams {
         self.all.iter().map(|stream| stream.worker.outstanding()).sum()
     }
 
+    /// Whether packets wait for input that is still to arrive.
+    pub(crate) fn awaits_input(&self) -> bool {
+        self.all.iter().any(|stream| stream.worker.awaits_input())
+    }
+
     /// Results taken.
     pub(crate) fn results(&self) -> u64 {
         self.all.iter().map(|stream| stream.worker.stats().results).sum()
@@ -349,7 +354,8 @@ impl Streams {
     pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(usize, u8)> {
         let paused = self.paused;
         let held = |stream: &mut Stream| {
-            paused.priorities != 0 && stream.worker.next_class().is_some_and(|class| paused.holds(class))
+            paused.priorities != 0
+                && stream.worker.next_class(&mut stream.tensors).is_some_and(|class| paused.holds(class))
         };
         let mut polled = self.all.iter_mut().rev().filter_map(|stream| match held(stream) {
             true => None,
@@ -435,6 +441,8 @@ impl Streams {
     /// submission. Returns those that have not: other ranks may not have submitted them yet.
     pub(crate) fn reconcile(&mut self, peers: &mut dyn Peers) -> Result<VecDeque<SwitchOperation>, Error> {
         let rank = self.config().rank;
+        // Ranks may need any of it.
+        self.all.iter().try_for_each(|stream| stream.tensors.wait_for_input())?;
         let mut outcomes = Vec::with_capacity(self.all.len());
         let mut begun = Vec::with_capacity(self.all.len());
         for Stream { worker, tensors, .. } in &mut self.all {

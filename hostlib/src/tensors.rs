@@ -147,7 +147,7 @@ impl Tensors {
             Coding::WordsFromRoot => OpCodec::Words { kernel, send: false, receive: true },
             Coding::WordsOfRoot => OpCodec::Words { kernel, send: true, receive: false },
         };
-        let chunk_elements = coding.chunk_elements(element_bytes(buffer.view()), self.lane_bytes);
+        let chunk_elements = coding.chunk_elements(buffer.folded_size(), self.lane_bytes);
         let packed = if buffer.keeps_residual() { vec![None; spec.data_chunks as usize] } else { Vec::new() };
         PendingOp {
             starts,
@@ -202,6 +202,15 @@ impl Tensors {
     pub(crate) fn withdraw_all(&mut self) -> Vec<SwitchOperation> {
         self.first += self.pending.len() as u64;
         self.pending.drain(..).map(|pending| pending.operation).collect()
+    }
+
+    /// Blocks until all input is there.
+    ///
+    /// # Errors
+    ///
+    /// Why some of it never will be.
+    pub(crate) fn wait_for_input(&self) -> Result<(), Error> {
+        self.pending.iter().try_for_each(|pending| pending.operation.buffer.wait_for_input())
     }
 
     /// Settles all operations with an error.
@@ -338,14 +347,6 @@ fn rescale<T: Float>(block: &mut [T], factor: f32) {
     }
 }
 
-fn element_bytes(view: View<'_>) -> usize {
-    match view {
-        View::Bytes(_) => 1,
-        View::F16(_) | View::Bf16(_) => 2,
-        View::None | View::F32(_) | View::I32(_) => 4,
-    }
-}
-
 /// Runs an expression on the elements of a view of floats.
 macro_rules! with_floats {
     ($view:ident: $of:expr, $elements:ident => $run:expr, else $other:expr) => {
@@ -378,14 +379,24 @@ impl Codec for Tensors {
         let OpCodec::Blocks(q) = pending.codec else { return 0 };
         let len = pending.chunk_elements;
         with_floats!(
-            View: pending.operation.buffer.view(),
-            elements => q.exponent(block(elements, chunk, len)),
+            View: pending.operation.buffer.block(chunk as usize, len),
+            elements => q.exponent(elements),
             else 0
         )
     }
 
     fn tensor_key(&mut self, op: OpId) -> u64 {
-        self.at(op).map_or(0, |pending| pending.operation.buffer.view().address() as u64)
+        self.at(op).map_or(0, |pending| pending.operation.buffer.address() as u64)
+    }
+
+    fn readable(&mut self, op: OpId) -> u32 {
+        let Some(pending) = self.at(op) else { return u32::MAX };
+        let arrived = pending.operation.buffer.arrived();
+        arrived.map_or(u32::MAX, |bytes| u32::try_from(bytes / pending.chunk_bytes()).unwrap_or(u32::MAX))
+    }
+
+    fn verified(&mut self, op: OpId) {
+        self.at(op).iter().for_each(|pending| pending.operation.buffer.verify());
     }
 
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
@@ -421,21 +432,21 @@ impl Tensors {
         let CodedChunk { op, chunk, exp, full_headroom } = coded;
         let Some(pending) = self.at(op) else { return lanes.fill(0) };
         pending.note_packed(chunk, exp, full_headroom);
-        let (view, len) = (pending.operation.buffer.view(), pending.chunk_elements);
+        let view = pending.operation.buffer.block(chunk as usize, pending.chunk_elements);
         match pending.codec(full_headroom) {
             OpCodec::Blocks(q) => with_floats!(
                 View: view,
-                elements => q.pack_block(chunk, block(elements, chunk, len), exp, lanes),
+                elements => q.pack_block(chunk, elements, exp, lanes),
                 else lanes.fill(0)
             ),
             OpCodec::Words { kernel, send: true, .. } => with_elements!(
                 View: view,
-                elements => kernel.pack_words(block(elements, chunk, len), lanes),
+                elements => kernel.pack_words(elements, lanes),
                 else lanes.fill(0)
             ),
             OpCodec::Words { send: false, .. } => lanes.fill(0),
             OpCodec::Elements(kernel, coding) => {
-                let elements = block(pending.operation.buffer.bytes(), chunk, pending.chunk_bytes());
+                let elements = pending.operation.buffer.block_bytes(chunk as usize, pending.chunk_bytes());
                 kernel.pack_elements(coding, elements, lanes);
             }
         }
@@ -453,28 +464,28 @@ impl Tensors {
             OpCodec::Blocks(q) => {
                 let rescaling = pending.rescaling(count, world);
                 with_floats!(
-                    ViewMut: pending.operation.buffer.view_mut(),
+                    ViewMut: pending.operation.buffer.block_mut(chunk as usize, len),
                     elements => {
-                        let block = block_mut(elements, chunk, len);
-                        q.unpack(lanes, exp, count, block);
+                        q.unpack(lanes, exp, count, elements);
                         if let Some(factor) = rescaling {
-                            rescale(block, factor);
+                            rescale(elements, factor);
                         }
                     },
                     else ()
                 );
             }
             OpCodec::Words { kernel, receive: true, .. } => with_elements!(
-                ViewMut: pending.operation.buffer.view_mut(),
-                elements => kernel.unpack_words(lanes, block_mut(elements, chunk, len)),
+                ViewMut: pending.operation.buffer.block_mut(chunk as usize, len),
+                elements => kernel.unpack_words(lanes, elements),
                 else ()
             ),
             OpCodec::Words { receive: false, .. } => {}
             OpCodec::Elements(kernel, coding) => {
                 let bytes = pending.chunk_bytes();
-                let elements = block_mut(pending.operation.buffer.bytes_mut(), chunk, bytes);
+                let elements = pending.operation.buffer.block_bytes_mut(chunk as usize, bytes);
                 kernel.unpack_elements(coding, lanes, elements);
             }
         }
+        pending.operation.buffer.finish_block(chunk as usize, pending.chunk_bytes());
     }
 }

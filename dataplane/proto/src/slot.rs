@@ -7,7 +7,7 @@ use crate::Instant;
 pub(crate) enum SlotState {
     /// The stream does not reach the slot's position yet.
     Idle,
-    /// The position's block exponent is not agreed yet.
+    /// The position's block exponent is not agreed yet, or its input is not there.
     Blocked,
     /// May be sent for the first time.
     Ready,

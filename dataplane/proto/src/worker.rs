@@ -2,6 +2,7 @@
 
 mod closing;
 mod incoming;
+mod input;
 mod predicting;
 mod probe;
 mod progress;
@@ -13,6 +14,7 @@ use core::time::Duration;
 use netfold_wire::{Flags, Kind, LaneOp, LaneOwner, Packet, Reason, Repr, header};
 
 use closing::Proof;
+use input::AwaitedInput;
 pub use progress::OutstandingChunk;
 
 use crate::congestion::{CongestionControl, Gate, congestion_control};
@@ -69,6 +71,19 @@ pub trait Codec {
     /// finite. May overwrite the input.
     fn unpack(&mut self, coded: CodedChunk, contributors: Contributors, lanes: &[u8]);
 
+    /// How many chunks of the operation hold this rank's input, from the first on: `u32::MAX` where all do. It never becomes less. The worker asks for
+    /// the exponent of a chunk, and has it packed, only when the chunk is one of them; whenever there may be more,
+    /// [`Worker::poll_transmit`] is to be called.
+    fn readable(&mut self, op: OpId) -> u32 {
+        let _ = op;
+        u32::MAX
+    }
+
+    /// Every rank has submitted this operation: results of it that were unpacked before, and those that come, are what was asked for.
+    fn verified(&mut self, op: OpId) {
+        let _ = op;
+    }
+
     /// What this rank knows the operation's tensor by, such as its address: exponents are predicted from the last operation with the same
     /// key. Other ranks may have other keys. Called once an operation, before it is first packed.
     fn tensor_key(&mut self, op: OpId) -> u64 {
@@ -120,17 +135,18 @@ pub enum WorkerEvent {
 ///
 /// Operations lie end to end in one stream of positions. Position `k` uses slot `k mod W` and set `(k / W) mod 2`, and
 /// is sent only when the result of `k - W` has arrived, so each slot steps through its own positions and none waits for
-/// another slot, with one exception: a data chunk waits for its block exponent. One slot:
+/// another slot, with two exceptions: a data chunk waits for its block exponent, and what depends on input waits until that is
+/// [there](Codec::readable). One slot:
 ///
 /// ```text
 ///                 position submitted,
 ///  +------+       exponent not agreed      +---------+
-///  | Idle |------------------------------->| Blocked |
-///  +------+                                +---------+
-///   ^    |                                      | exponent arrives in
-///   |    | position submitted,                  | another slot's result
-///   |    | exponent agreed or not needed        v
-///   |    |                                 +---------+
+///  | Idle |------------------------------->| Blocked |<---------+
+///  +------+                                +---------+          | its input
+///   ^    |             exponent arrives in      |               | is not
+///   |    | position    another slot's result,   |               | there
+///   |    | submitted,  or more input arrives    v               |
+///   |    | exponent agreed or not needed   +---------+----------+
 ///   |    +-------------------------------->|  Ready  |<----------------+
 ///   |                                      +---------+                 |
 ///   |                                           | poll_transmit        |
@@ -168,6 +184,8 @@ pub struct Worker {
     /// The network marked the packet that comes next.
     marked: bool,
     descriptors: Descriptors,
+    /// Slots wait for input.
+    awaited_input: Option<AwaitedInput>,
     history: History,
     /// The sizes of recent blocks, where importance classes depend on them.
     magnitudes: Magnitudes,
@@ -216,6 +234,7 @@ impl Worker {
                 .map(|control| Gate::starting_at(position, control)),
             marked: false,
             descriptors: Descriptors::new(config.world, config.admission.lane_words, config.numerics),
+            awaited_input: None,
             history: History::default(),
             magnitudes: Magnitudes::default(),
             proof: Proof::starting_at(position),
@@ -291,7 +310,7 @@ impl Worker {
         codec: &mut impl Codec,
     ) -> Option<usize> {
         assert!(buffer.len() >= self.config.datagram_len_max(), "the buffer holds any datagram of the job");
-        let index = self.next_to_send()?;
+        let index = self.next_with_input(codec)?;
         let closes = self.closes_next(self.slots.slot(index));
         let len = if closes { self.emit_close(index, buffer) } else { self.emit(index, buffer, codec) };
         self.note_sent(now, index, len, closes);
@@ -512,8 +531,8 @@ impl Worker {
     }
 
     /// The class of the packet that [`Self::poll_transmit`] would write; `None` when there is none.
-    pub fn next_class(&mut self) -> Option<u8> {
-        let index = self.next_to_send()?;
+    pub fn next_class(&mut self, codec: &mut impl Codec) -> Option<u8> {
+        let index = self.next_with_input(codec)?;
         let slot = *self.slots.slot(index);
         let op = self.stream.op(slot.op);
         if op.prediction.as_ref().is_some_and(|prediction| !prediction.is_made()) {

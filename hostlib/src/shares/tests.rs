@@ -45,9 +45,9 @@ impl Rank {
 
 /// Plays the all-gather among ranks: each submits its part, and all get all of them.
 fn gather(exchanges: Vec<SwitchOperation>) {
-    let mut all = vec![0; exchanges[0].buffer.bytes().len()];
+    let mut all = vec![0; exchanges[0].buffer.block_bytes(0, usize::MAX).len()];
     for exchange in &exchanges {
-        all.iter_mut().zip(exchange.buffer.bytes()).for_each(|(all, byte)| *all |= byte);
+        all.iter_mut().zip(exchange.buffer.block_bytes(0, usize::MAX)).for_each(|(all, byte)| *all |= byte);
     }
     for mut exchange in exchanges {
         exchange.buffer.bytes_mut().copy_from_slice(&all);

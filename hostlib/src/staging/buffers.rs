@@ -1,10 +1,13 @@
 //! Staging buffers: pinned memory for pieces.
 #![expect(unsafe_code, reason = "accesses memory that a device accesses, too")]
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use netfold_cuda::{CudaError, Current, PinnedMemory};
+
+use super::slices::SLICES_MAX;
 
 /// Staging buffers of one length, which are used in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +59,25 @@ impl StagingBuffer {
         (self.number - self.class.first) * self.class.bytes
     }
 
-    /// Where the word is that the device writes when the piece was copied in: the generation, in native byte order.
+    /// What a word says when so many of a piece's slices, which are `of`, are done: all slices of all pieces of the buffer count, and those of each piece
+    /// are [`SLICES_MAX`] in the end. Modulo 2^32.
+    pub(crate) fn count(&self, slices: usize, of: usize) -> u32 {
+        let slices = if slices >= of { SLICES_MAX } else { slices };
+        self.generation.wrapping_sub(1).wrapping_mul(SLICES_MAX as u32).wrapping_add(slices as u32)
+    }
+
+    /// How many of a piece's slices, which are `of`, are done, by what a word says.
+    fn slices(&self, word: u32, of: usize) -> usize {
+        let slices = word.wrapping_sub(self.count(0, of)).cast_signed();
+        if slices >= SLICES_MAX as i32 { of } else { (slices.max(0) as usize).min(of - 1) }
+    }
+
+    /// Where the word is that the device writes when slices of the piece were copied in, in native byte order.
     pub(crate) fn arrival_word(&self) -> usize {
         2 * self.number * WORD_STRIDE
     }
 
-    /// Where the word is that the host writes when the piece may be copied out: the generation.
+    /// Where the word is that the host writes when slices of the piece may be copied out.
     pub(crate) fn release_word(&self) -> usize {
         (2 * self.number + 1) * WORD_STRIDE
     }
@@ -104,14 +120,15 @@ impl StagingBuffers {
         self.memory(buffer).span(buffer.offset() + offset, bytes)
     }
 
-    /// Overwrites the first `bytes` bytes of a buffer, so that they are not taken for a result.
+    /// Overwrites some bytes of a buffer, so that they are not taken for a result.
     ///
     /// # Safety
     ///
-    /// Nothing accesses the buffer at the same time.
-    pub(crate) unsafe fn poison(&self, buffer: &StagingBuffer, bytes: usize) {
+    /// Nothing accesses these bytes at the same time.
+    pub(crate) unsafe fn poison(&self, buffer: &StagingBuffer, bytes: Range<usize>) {
+        let len = bytes.len();
         // SAFETY: the span has so many bytes; all else by this function's contract.
-        unsafe { self.span(buffer, 0, bytes).write_bytes(POISON, bytes) };
+        unsafe { self.span(buffer, bytes.start, len).write_bytes(POISON, len) };
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -122,25 +139,33 @@ impl StagingBuffers {
 
     /// Whether the device has copied the buffer's piece in. If so, its bytes are there.
     pub(crate) fn has_arrived(&self, buffer: &StagingBuffer) -> bool {
-        let arrived = self.word(buffer.arrival_word()).load(Ordering::Acquire);
-        arrived.wrapping_sub(buffer.generation).cast_signed() >= 0
+        self.arrived_slices(buffer, 1) == 1
+    }
+
+    /// How many of the piece's slices, which are `of`, the device has copied in. The bytes of those are there.
+    pub(crate) fn arrived_slices(&self, buffer: &StagingBuffer, of: usize) -> usize {
+        buffer.slices(self.word(buffer.arrival_word()).load(Ordering::Acquire), of)
     }
 
     /// Whether the device may be copying the buffer's piece in: its earlier piece may be copied out.
     pub(crate) fn may_arrive(&self, buffer: &StagingBuffer) -> bool {
         let released = self.word(buffer.release_word()).load(Ordering::Acquire);
-        released.wrapping_sub(buffer.generation.wrapping_sub(1)).cast_signed() >= 0
+        released.wrapping_sub(buffer.count(0, 1)).cast_signed() >= 0
     }
 
     /// Whether the device may copy the buffer's piece out.
     pub(crate) fn is_released(&self, buffer: &StagingBuffer) -> bool {
-        let released = self.word(buffer.release_word()).load(Ordering::Acquire);
-        released.wrapping_sub(buffer.generation).cast_signed() >= 0
+        buffer.slices(self.word(buffer.release_word()).load(Ordering::Acquire), 1) == 1
     }
 
     /// Lets the device copy the buffer's piece out. What the caller has written to the buffer happens before.
     pub(crate) fn release(&self, buffer: &StagingBuffer) {
-        self.word(buffer.release_word()).store(buffer.generation, Ordering::Release);
+        self.release_slices(buffer, 1, 1);
+    }
+
+    /// Lets the device copy the first slices of the buffer's piece out, of `of` slices. What the caller has written to them happens before.
+    pub(crate) fn release_slices(&self, buffer: &StagingBuffer, slices: usize, of: usize) {
+        self.word(buffer.release_word()).store(buffer.count(slices, of), Ordering::Release);
     }
 }
 
@@ -165,5 +190,28 @@ mod tests {
         let piece = LONG.count as u64 * (1 << 32);
         assert_eq!(LONG.buffer(piece).generation, 1);
         assert_eq!(LONG.buffer(piece - 1).generation, 0);
+    }
+
+    #[test]
+    fn words_count_the_slices_of_all_pieces() {
+        let slices_max = SLICES_MAX as u32;
+        for generation in [1, 2, 1 << 27, u32::MAX, 0] {
+            let buffer = StagingBuffer { class: LONG, number: 16, generation };
+            let before = buffer.count(0, 4);
+            assert_eq!(buffer.count(4, 4), before.wrapping_add(slices_max));
+            assert_eq!(buffer.count(1, 1), buffer.count(4, 4));
+            for (word, slices) in [
+                (before.wrapping_sub(slices_max), 0),
+                (before, 0),
+                (before.wrapping_add(3), 3),
+                (buffer.count(4, 4), 4),
+                (buffer.count(4, 4).wrapping_add(3), 4),
+            ] {
+                assert_eq!(buffer.slices(word, 1), slices / 4, "a piece is there when all of its slices are");
+                assert_eq!(buffer.slices(word, 4), slices, "generation {generation}, {word}");
+            }
+        }
+        let first = StagingBuffer { class: LONG, number: 16, generation: 1 };
+        assert_eq!(first.count(0, 1), 0, "words are zero at first");
     }
 }

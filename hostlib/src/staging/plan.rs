@@ -2,7 +2,8 @@
 
 use crate::call::Call;
 use crate::staging::buffers::{BufferClass, LONG, SHORT};
-use netfold_wire::Collective;
+use crate::staging::slices::{PieceSlices, Slices};
+use netfold_wire::{Collective, ReduceOp};
 
 /// Pieces begin at multiples of so many elements, where they are longer: of whole blocks in common profiles.
 const ALIGNMENT: usize = 4096;
@@ -38,6 +39,17 @@ pub(crate) struct Row {
     /// Offset in the buffer.
     pub(crate) staged: usize,
     pub(crate) bytes: usize,
+}
+
+impl Row {
+    /// Offsets of a slice of it in the tensor and in the buffer, and its bytes. A row of which there are several is not sliced.
+    pub(crate) fn slice(&self, slices: &Slices, slice: usize) -> (u64, usize, usize) {
+        if slices.count() == 1 {
+            return (self.at, self.staged, self.bytes);
+        }
+        let range = slices.range(slice);
+        (self.at + range.start as u64, self.staged + range.start, range.len())
+    }
 }
 
 /// An operation on a buffer.
@@ -110,6 +122,27 @@ impl Plan {
         })
     }
 
+    /// How a piece is copied while it is an operation, where that works on it block by block. Nothing may be in the network while the first piece begins
+    /// to be copied in, and while the last one is still copied out: these have short slices there. Averages are divided when the operation is over.
+    pub(crate) fn slices(&self, piece: &StagedPiece) -> PieceSlices {
+        let bytes = piece.count * self.size();
+        let PieceSlices { mut input, mut output } = self.whole(piece);
+        if self.input == 1 && self.buffers == LONG {
+            input = Slices::growing(bytes, piece.first == 0);
+        }
+        let is_last = piece.first + piece.count == self.call.count;
+        if self.output == 1 && self.call.op != ReduceOp::Avg && self.buffers == LONG {
+            output = Slices::shrinking(bytes, is_last);
+        }
+        PieceSlices { input, output }
+    }
+
+    /// The same of a piece that is copied as a whole.
+    pub(crate) fn whole(&self, piece: &StagedPiece) -> PieceSlices {
+        let whole = Slices::whole(piece.count * self.size());
+        PieceSlices { input: whole, output: whole }
+    }
+
     /// The operation on a staged piece.
     pub(crate) fn operation(&self, piece: &StagedPiece) -> StagedCall {
         let bytes = piece.count * self.size();
@@ -122,7 +155,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netfold_wire::{DType, ReduceOp};
+    use netfold_wire::DType;
 
     const COLLECTIVES: [Collective; 6] = [
         Collective::AllReduce,

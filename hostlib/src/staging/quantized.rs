@@ -148,6 +148,11 @@ impl Quantizing {
         part.cut(longest, block)
     }
 
+    /// Whether a call is one piece.
+    pub(super) fn is_one_piece(&self, call: &QuantizedCall) -> bool {
+        self.parts(call).flat_map(|part| self.pieces(part)).nth(1).is_none()
+    }
+
     /// Allocates the memory that a call needs; the class of the staging buffers of its longest piece.
     pub(super) fn prepare(
         &mut self,

@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use netfold_cuda::CudaError;
 
+use crate::call::Call;
 use crate::error::Error;
 use crate::quantize::EXPONENT_NON_FINITE;
 use crate::report::OpReport;
@@ -16,13 +18,12 @@ use crate::router::Router;
 use crate::shutdown::ShutdownState;
 use crate::staging::buffers::{StagingBuffer, StagingBuffers};
 use crate::staging::plan::StagedCall;
+use crate::staging::slices::{PieceSlices, PieceTransfer};
+use crate::transfer::INPUT_POLL_INTERVAL;
 use crate::work::{Completion, Work, spin_until};
 
 /// How often the thread asks whether the device still works, while it waits for it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How often it looks whether a piece has arrived, after it has looked all the time for a while.
-const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A call on the device's memory.
 pub(crate) struct Submission {
@@ -84,15 +85,39 @@ struct QueuedPiece {
     submission: Arc<Submission>,
     operation: StagedCall,
     buffer: StagingBuffer,
+    slices: PieceSlices,
     counted: Counted,
     /// The piece without which this one cannot arrive.
     after: Option<StagingBuffer>,
+}
+
+/// A piece whose operation has failed, and which may still arrive: only then its bytes are overwritten, and copied out.
+struct FailedPiece {
+    buffer: StagingBuffer,
+    bytes: Range<usize>,
+}
+
+/// What the thread looks for in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Awaited {
+    buffer: StagingBuffer,
+    /// The slices of its piece; the first suffices if they are several.
+    slices: usize,
+    all: bool,
+}
+
+impl QueuedPiece {
+    /// What has to be there before it becomes an operation.
+    fn awaited(&self) -> Awaited {
+        Awaited { buffer: self.buffer, slices: self.slices.input.count(), all: false }
+    }
 }
 
 #[derive(Default)]
 struct Queue {
     /// Not yet operations, in order.
     pieces: VecDeque<QueuedPiece>,
+    failed: Vec<FailedPiece>,
     /// A piece is being submitted.
     submitting: bool,
     /// Calls that are not over, in order.
@@ -144,7 +169,8 @@ pub(crate) unsafe extern "C" fn copied_out(stager: *mut c_void) {
 
 /// What the thread does next.
 enum Step {
-    Submit(QueuedPiece),
+    Submit(Box<QueuedPiece>),
+    Release(FailedPiece),
     Settle(Arc<Submission>),
     End,
 }
@@ -160,6 +186,11 @@ impl Stager {
             begun: AtomicU64::new(0),
             copied_out: AtomicU64::new(0),
         }
+    }
+
+    /// Whether a piece of a call may be copied in slices while it is an operation.
+    pub(super) fn may_slice(&self, call: &Call) -> bool {
+        self.router.works_in_blocks(call)
     }
 
     pub(crate) fn buffers(&self) -> &StagingBuffers {
@@ -195,10 +226,11 @@ impl Stager {
         submission: &Arc<Submission>,
         operation: StagedCall,
         buffer: StagingBuffer,
-        (counted, after): (Counted, Option<StagingBuffer>),
+        (slices, counted, after): (PieceSlices, Counted, Option<StagingBuffer>),
     ) {
         let submission = Arc::clone(submission);
-        self.lock().pieces.push_back(QueuedPiece { submission, operation, buffer, counted, after });
+        let piece = QueuedPiece { submission, operation, buffer, slices, counted, after };
+        self.lock().pieces.push_back(piece);
         // The device may have begun already.
         self.changed.notify_all();
     }
@@ -238,10 +270,11 @@ impl Stager {
         loop {
             match self.next(settled, &check) {
                 Step::Submit(piece) => {
-                    self.submit(piece);
+                    self.submit(*piece);
                     self.lock().submitting = false;
                     self.changed.notify_all();
                 }
+                Step::Release(failed) => self.release_failed(&failed),
                 Step::Settle(call) => {
                     call.settle();
                     settled += 1;
@@ -256,27 +289,24 @@ impl Stager {
     /// Waits for something to do. `settled` is the number of calls that are over.
     fn next(&self, settled: u64, check: &impl Fn() -> Result<(), CudaError>) -> Step {
         let mut checked = Instant::now();
-        // The buffer for whose piece it has looked all the time for a while.
+        // What it has looked for all the time for a while.
         let mut polled = None;
         loop {
             let mut queue = self.lock();
             if let Some(step) = self.step(&mut queue, settled) {
                 return step;
             }
-            let arriving = match queue.pieces.front() {
-                Some(piece) if self.may_arrive(piece) => Some(piece.buffer),
-                _ => None,
-            };
+            let arriving = self.awaited(&queue);
             let waits = !queue.calls.is_empty();
             match arriving {
                 // Its copy is under way; the device wakes no thread when it is done.
-                Some(buffer) => {
+                Some(awaited) => {
                     drop(queue);
-                    let spins = polled != Some(buffer);
-                    if !(spins && spin_until(|| self.buffers.has_arrived(&buffer))) {
-                        std::thread::sleep(POLL_INTERVAL);
+                    let spins = polled != Some(awaited);
+                    if !(spins && spin_until(|| self.is_there(awaited))) {
+                        std::thread::sleep(INPUT_POLL_INTERVAL);
                     }
-                    polled = Some(buffer);
+                    polled = Some(awaited);
                 }
                 None => drop(self.sleep(queue)),
             }
@@ -287,6 +317,43 @@ impl Stager {
                 }
             }
         }
+    }
+
+    /// What the device may be copying in.
+    fn awaited(&self, queue: &Queue) -> Option<Awaited> {
+        if let Some(failed) = queue.failed.first() {
+            return Some(Awaited { buffer: failed.buffer, slices: 1, all: true });
+        }
+        let piece = queue.pieces.front().filter(|piece| self.may_arrive(piece))?;
+        Some(piece.awaited())
+    }
+
+    fn is_there(&self, awaited: Awaited) -> bool {
+        let arrived = self.buffers.arrived_slices(&awaited.buffer, awaited.slices);
+        arrived == awaited.slices || arrived > 0 && !awaited.all
+    }
+
+    /// The operation of a piece has failed.
+    fn fail_piece(&self, failed: FailedPiece) {
+        let mut queue = self.lock();
+        if queue.lost.is_none() && !self.buffers.has_arrived(&failed.buffer) {
+            return queue.failed.push(failed);
+        }
+        // The thread may have ended after the loss of the device.
+        drop(queue);
+        self.release_failed(&failed);
+    }
+
+    /// Overwrites a piece whose operation has failed, and lets the device copy it out.
+    fn release_failed(&self, failed: &FailedPiece) {
+        // SAFETY: the operation is over. The device has copied the piece in, or is lost, and waits for the buffer's word.
+        unsafe { self.buffers.poison(&failed.buffer, failed.bytes.clone()) };
+        self.buffers.release(&failed.buffer);
+    }
+
+    /// Why no piece arrives any more.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.lock().lost.clone()
     }
 
     /// Whether the device may be copying a piece in.
@@ -301,9 +368,12 @@ impl Stager {
         if let Some(error) = queue.lost.clone() {
             return self.give_up(queue, &error);
         }
-        if queue.pieces.front().is_some_and(|piece| self.buffers.has_arrived(&piece.buffer)) {
+        if let Some(at) = queue.failed.iter().position(|failed| self.buffers.has_arrived(&failed.buffer)) {
+            return Some(Step::Release(queue.failed.swap_remove(at)));
+        }
+        if queue.pieces.front().is_some_and(|piece| self.is_there(piece.awaited())) {
             queue.submitting = true;
-            return queue.pieces.pop_front().map(Step::Submit);
+            return queue.pieces.pop_front().map(|piece| Step::Submit(Box::new(piece)));
         }
         if self.copied_out.load(Ordering::Acquire) > settled {
             return queue.calls.front().map(|call| Step::Settle(Arc::clone(call)));
@@ -318,6 +388,9 @@ impl Stager {
 
     /// After the loss of the device. Words are written all the same: the device may still execute what was appended.
     fn give_up(&self, queue: &mut Queue, error: &Error) -> Option<Step> {
+        for failed in queue.failed.drain(..) {
+            self.release_failed(&failed);
+        }
         for piece in queue.pieces.drain(..) {
             self.buffers.release(&piece.buffer);
         }
@@ -332,11 +405,12 @@ impl Stager {
 
     /// Makes an operation of a piece. The device copies it out when it is over, whether or not it has failed.
     fn submit(self: &Arc<Self>, piece: QueuedPiece) {
-        let QueuedPiece { submission, operation, buffer, counted, .. } = piece;
+        let QueuedPiece { submission, operation, buffer, slices, counted, .. } = piece;
         let StagedCall { call, send, recv, used } = operation;
         let (send, recv) =
             (self.buffers.span(&buffer, send, used - send), self.buffers.span(&buffer, recv, used - recv));
-        let stager = Arc::clone(self);
+        let transfer = slices.are_several().then(|| Arc::new(PieceTransfer::new(self, buffer, slices)));
+        let (stager, own) = (Arc::clone(self), transfer.clone());
         let over = move |outcome: &Result<OpReport, Error>| {
             match outcome {
                 Ok(report) => {
@@ -344,14 +418,14 @@ impl Stager {
                     // SAFETY: the operation is over, and the device waits for the buffer's word.
                     let result = unsafe { std::slice::from_raw_parts(bytes, used) };
                     submission.add(&Ok(counted.count(report, result)));
+                    stager.buffers.release(&buffer);
                 }
                 Err(error) => {
-                    // SAFETY: as above.
-                    unsafe { stager.buffers.poison(&buffer, used) };
                     submission.add(&Err(error.clone()));
+                    let kept_from = own.as_ref().map_or(0, |own| own.kept_from());
+                    stager.fail_piece(FailedPiece { buffer, bytes: kept_from..used });
                 }
             }
-            stager.buffers.release(&buffer);
             // A piece that waits for the buffer will arrive.
             stager.notify();
         };
@@ -360,7 +434,10 @@ impl Stager {
             Err(error) => return over(&Err(error)),
         };
         // SAFETY: the buffer is this piece's until its word is written, which happens when the operation is over; the memory lives as long.
-        let memory = unsafe { self.router.make_buffer(&call, &route, send.cast_const(), recv) };
+        let mut memory = unsafe { self.router.make_buffer(&call, &route, send.cast_const(), recv) };
+        if let Some(transfer) = transfer {
+            memory.transfer(transfer);
+        }
         Work::new(memory.completion()).on_done(over);
         self.router.start(route, memory);
     }

@@ -100,6 +100,10 @@ impl Tensors {
 
     /// Executes an operation that the worker never had among the ranks, which have agreed that it is the same.
     pub(crate) fn execute(&mut self, peers: &mut dyn Peers, operation: SwitchOperation) -> Result<(), Error> {
+        if let Err(error) = operation.buffer.wait_for_input() {
+            operation.fail(error.clone());
+            return Err(error);
+        }
         let mut pending = self.pending(OpId(0), (0, 0), operation);
         let undone = pending.undone(|_| true);
         match pending.reduce_among(peers, &undone) {
@@ -127,16 +131,13 @@ impl PendingOp {
     }
 
     pub(super) fn chunk_bytes(&self) -> usize {
-        self.chunk_elements * super::element_bytes(self.operation.buffer.view())
+        self.chunk_elements * self.operation.buffer.folded_size()
     }
 
     fn bytes_at(&mut self, position: u64) -> Option<&mut [u8]> {
         let chunk = self.chunk_at(position)? as usize;
         let len = self.chunk_bytes();
-        let bytes = self.operation.buffer.bytes_mut();
-        let start = (chunk * len).min(bytes.len());
-        let end = (start + len).min(bytes.len());
-        Some(&mut bytes[start..end])
+        Some(self.operation.buffer.block_bytes_mut(chunk, len))
     }
 
     /// Whose chunk a stream position is, if one rank of `world` receives it.

@@ -7,6 +7,7 @@ mod classes;
 mod cuda;
 mod device_kernels;
 mod device_quantization;
+mod device_slices;
 mod driving;
 mod exports;
 mod feedback;

@@ -245,6 +245,9 @@ impl Worker {
         }
         if piece.descriptor {
             self.compare_descriptors(slot.op, lanes);
+            if self.stream.op(slot.op).is_verified() {
+                codec.verified(OpId(slot.op));
+            }
         }
         self.remember_exponents(slot.op);
         let position = slot.position + u64::from(self.slots.count());

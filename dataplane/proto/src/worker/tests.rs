@@ -2,6 +2,7 @@
 
 mod closing;
 mod hostile;
+mod input;
 mod predicting;
 mod rig;
 

@@ -67,12 +67,34 @@ pub(super) struct Tensors {
     pub(super) keys: fn(OpId) -> u64,
     /// Chunks may be packed by other exponents than the agreed ones.
     guesses: bool,
+    /// Where input arrives while operations are under way: a few chunks in each period.
+    pub(super) arrivals: Option<Arrivals>,
+    /// Operations of which every rank is known to have submitted the same.
+    pub(super) verified: Vec<OpId>,
+}
+
+/// Input that arrives in steps.
+pub(super) struct Arrivals {
+    /// Chunks in each step, and the time between steps.
+    pub(super) chunks: u32,
+    pub(super) period: Duration,
+    pub(super) now: Instant,
+    /// When an operation's first input was asked for: that is when it begins to arrive.
+    pub(super) begun: BTreeMap<OpId, Instant>,
+}
+
+impl Arrivals {
+    fn readable(&mut self, op: OpId) -> u32 {
+        let since = self.now - *self.begun.entry(op).or_insert(self.now);
+        self.chunks * (since.as_nanos() / self.period.as_nanos()) as u32
+    }
 }
 
 impl Tensors {
     pub(super) fn new(rank: u16, world: u16) -> Self {
         let (done, lane_ops) = (BTreeMap::new(), BTreeMap::new());
-        Self { rank, world, done, lane_ops, period: 1, keys: |_| 0, guesses: false }
+        let (arrivals, verified) = (None, Vec::new());
+        Self { rank, world, done, lane_ops, period: 1, keys: |_| 0, guesses: false, arrivals, verified }
     }
 
     fn exponent_of(&self, rank: u16, op: OpId, chunk: u32) -> u8 {
@@ -86,6 +108,12 @@ impl Tensors {
             0..32 => i32::from(lane == usize::from(rank)),
             _ => mix(u64::from(rank), op.0, u64::from(chunk) << 8 | u64::from(exp), lane as u64) as i32,
         }
+    }
+
+    /// Asserts that a chunk's input is there.
+    fn read(&mut self, op: OpId, chunk: u32) {
+        let readable = self.readable(op);
+        assert!(chunk < readable, "chunk {chunk} is read when {readable} are there");
     }
 
     fn agreed(&self, op: OpId, chunk: u32) -> u8 {
@@ -106,7 +134,16 @@ impl Codec for Tensors {
             !self.done.contains_key(&(op, chunk)),
             "asked for the exponent of a chunk already overwritten"
         );
+        self.read(op, chunk);
         self.exponent_of(self.rank, op, chunk)
+    }
+
+    fn readable(&mut self, op: OpId) -> u32 {
+        self.arrivals.as_mut().map_or(u32::MAX, |arrivals| arrivals.readable(op))
+    }
+
+    fn verified(&mut self, op: OpId) {
+        self.verified.push(op);
     }
 
     fn tensor_key(&mut self, op: OpId) -> u64 {
@@ -116,6 +153,7 @@ impl Codec for Tensors {
     fn pack(&mut self, coded: CodedChunk, lanes: &mut [u8]) {
         let CodedChunk { op, chunk, exp, .. } = coded;
         assert!(!self.done.contains_key(&(op, chunk)), "packed a chunk already overwritten");
+        self.read(op, chunk);
         let fits = if self.guesses { exp >= self.exponent_of(self.rank, op, chunk) } else { false };
         assert!(exp == 0 || fits || exp == self.agreed(op, chunk), "not the agreed exponent");
         assert_eq!(lanes.len(), 4 * LANE_WORDS);
@@ -339,12 +377,18 @@ impl Rig {
         self.step()
     }
 
-    /// Moves on to the next packet or deadline; false when there is none.
+    /// Moves on to the next packet, deadline or input; false when there is none.
     pub(super) fn step(&mut self) -> bool {
         let deadline = self.workers.iter().filter_map(Worker::next_deadline).min();
         let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
-        let Some(next) = deadline.into_iter().chain(arrival).min() else { return false };
+        let awaiting = self.workers.iter().zip(&self.tensors).filter(|(worker, _)| worker.awaits_input());
+        let periods = awaiting.filter_map(|(_, tensors)| tensors.arrivals.as_ref());
+        let input = periods.map(|arrivals| self.now + arrivals.period).min();
+        let Some(next) = deadline.into_iter().chain(arrival).chain(input).min() else { return false };
         self.now = next.max(self.now);
+        for arrivals in self.tensors.iter_mut().filter_map(|tensors| tensors.arrivals.as_mut()) {
+            arrivals.now = self.now;
+        }
         for worker in &mut self.workers {
             if worker.next_deadline().is_some_and(|at| at <= self.now) {
                 worker.handle_timeout(self.now);
