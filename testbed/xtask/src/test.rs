@@ -48,15 +48,15 @@ pub(crate) struct Total {
     ignored: u64,
 }
 
-/// Runs everything, also after a failure, and fails at the end if anything did.
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+/// Runs everything, also after a failure, and fails at the end if anything did. `fuzzers` are fuzz targets that are being built already.
+pub(crate) fn run(arguments: &Arguments, fuzzers: Option<Result<fuzz::Building>>) -> Result<()> {
     let started = Instant::now();
     let mut total = Total::default();
     let mut problems = Vec::new();
 
     heading("unit and integration tests");
     packages::name_missing();
-    let fuzzers = (!arguments.no_fuzz).then(fuzz::Fuzzers::start);
+    let fuzzers = fuzzers.or_else(|| (!arguments.no_fuzz).then(fuzz::Fuzzers::start));
     // Mostly waits for downloads, so beside the build.
     let interpreters = thread::spawn(clients::interpreters);
     let workspace = packages::workspace();
