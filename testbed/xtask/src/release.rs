@@ -3,6 +3,7 @@
 mod components;
 mod container;
 mod crates;
+mod emulated;
 mod report;
 mod root;
 mod source;
@@ -297,7 +298,13 @@ fn wheels(
         ));
     } else if zig {
         let built = build(Some(AARCH64))?;
-        report.enter(&file_name(&built), "-", "not run: this is another processor")?;
+        if let Some(missing) = emulated::missing() {
+            report.enter(&file_name(&built), "-", &format!("not run: {missing}"))?;
+        } else {
+            let pip = folders.trial.join("venv/bin/python");
+            let tried = emulated::python(&built, &pip, &folders.trial.join("aarch64"))?;
+            report.enter(&file_name(&built), "beside Debian's Python for arm64", &tried)?;
+        }
     } else {
         report.skip(format!("the wheel for {AARCH64}: no zig to link it (`{}`)", tools::INSTALL));
     }
