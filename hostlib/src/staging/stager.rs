@@ -97,19 +97,17 @@ struct FailedPiece {
     bytes: Range<usize>,
 }
 
-/// What the thread looks for in a buffer.
+/// What the thread looks for in a buffer: the first of so many slices of its piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Awaited {
     buffer: StagingBuffer,
-    /// The slices of its piece; the first suffices if they are several.
     slices: usize,
-    all: bool,
 }
 
 impl QueuedPiece {
     /// What has to be there before it becomes an operation.
     fn awaited(&self) -> Awaited {
-        Awaited { buffer: self.buffer, slices: self.slices.input.count(), all: false }
+        Awaited { buffer: self.buffer, slices: self.slices.input.count() }
     }
 }
 
@@ -322,15 +320,14 @@ impl Stager {
     /// What the device may be copying in.
     fn awaited(&self, queue: &Queue) -> Option<Awaited> {
         if let Some(failed) = queue.failed.first() {
-            return Some(Awaited { buffer: failed.buffer, slices: 1, all: true });
+            return Some(Awaited { buffer: failed.buffer, slices: 1 });
         }
         let piece = queue.pieces.front().filter(|piece| self.may_arrive(piece))?;
         Some(piece.awaited())
     }
 
     fn is_there(&self, awaited: Awaited) -> bool {
-        let arrived = self.buffers.arrived_slices(&awaited.buffer, awaited.slices);
-        arrived == awaited.slices || arrived > 0 && !awaited.all
+        self.buffers.arrived_slices(&awaited.buffer, awaited.slices) > 0
     }
 
     /// The operation of a piece has failed.
