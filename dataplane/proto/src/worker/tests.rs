@@ -8,9 +8,9 @@ mod rig;
 
 use std::time::Duration;
 
-use netfold_control::{Admission, CongestionAlgorithm};
+use netfold_control::CongestionAlgorithm;
 use netfold_wire::{Flags, Kind, LaneOp, Mode, Numerics, Packet, Reason, Repr, header, serial};
-use rig::{Network, Rig, SharedLink, Tensors, blocks, integers, spec};
+use rig::{Network, Rig, SharedLink, Tensors, algorithm, blocks, integers, spec};
 
 use crate::congestion::{Ack, CongestionControl, Round};
 use crate::*;
@@ -67,21 +67,10 @@ fn congestion_control_changes_no_result() {
     for seed in 0..90 {
         let world = 1 + (seed % 5) as u16;
         let slots = 1 << (seed % 6);
-        let mut rig = Rig::new(seed, world, slots, u32::MAX - 30, ROUGH);
-        for (rank, worker) in rig.workers.iter_mut().enumerate() {
-            let which = if seed % 2 == 0 { seed as usize / 2 } else { seed as usize + rank };
-            let congestion = CongestionAlgorithm::ALL[which % CongestionAlgorithm::ALL.len()];
-            let config = worker.config().clone();
-            let admission = Admission { congestion, ..config.admission.clone() };
-            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
-        }
-        for op in 0..9 {
-            rig.submit(match op % 3 {
-                0 => integers(1 + (seed % 40) as u32),
-                1 => blocks(1 + (seed % 70) as u32),
-                _ => OpSpec::BARRIER,
-            });
-        }
+        let rig = Rig::new(seed, world, slots, u32::MAX - 30, ROUGH);
+        let which = |rank| if seed % 2 == 0 { seed as usize / 2 } else { seed as usize + rank };
+        let mut rig = rig.controlled(|rank| algorithm(which(rank)));
+        rig.submit_nine(seed);
         rig.run();
         rig.assert_done(9);
     }
@@ -95,12 +84,7 @@ fn congestion_control_keeps_a_shared_queue_short_and_its_link_busy() {
     let shared = SharedLink { packet_us: 10, room: 60, mark_from: 20 };
     let network = Network { shared: Some(shared), ..Network::PERFECT };
     let run = |congestion: CongestionAlgorithm| {
-        let mut rig = Rig::new(1, 4, 64, 0, network);
-        for worker in &mut rig.workers {
-            let config = worker.config().clone();
-            let admission = Admission { congestion, ..config.admission.clone() };
-            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
-        }
+        let mut rig = Rig::new(1, 4, 64, 0, network).controlled(|_| congestion);
         rig.submit(integers(CHUNKS));
         rig.run();
         rig.assert_done(1);

@@ -23,21 +23,10 @@ fn input_that_arrives_late_changes_no_result_under_loss_and_congestion_control()
             rig = rig.predicting(3);
         }
         if seed % 2 == 0 {
-            for worker in &mut rig.workers {
-                let congestion = CongestionAlgorithm::ALL[seed as usize / 2 % CongestionAlgorithm::ALL.len()];
-                let config = worker.config().clone();
-                let admission = Admission { congestion, ..config.admission.clone() };
-                *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
-            }
+            rig = rig.controlled(|_| algorithm(seed as usize / 2));
         }
         arriving(&mut rig, |rank| (1 + (seed as u32 + u32::from(rank)) % 9, 20 + 37 * u64::from(rank)));
-        for op in 0..9 {
-            rig.submit(match op % 3 {
-                0 => integers(1 + (seed % 40) as u32),
-                1 => blocks(1 + (seed % 70) as u32),
-                _ => OpSpec::BARRIER,
-            });
-        }
+        rig.submit_nine(seed);
         rig.run();
         rig.assert_done(9);
         for tensors in &rig.tensors {

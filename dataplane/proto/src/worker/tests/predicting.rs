@@ -64,14 +64,8 @@ fn loss_changes_no_result_of_predicted_operations() {
         let world = 1 + (seed % 5) as u16;
         let slots = 1 << (seed % 6);
         let first_chunk = [0, u32::MAX - 30, 1 << 31, u32::MAX][(seed / 6 % 4) as usize];
-        let mut rig = Rig::new(seed, world, slots, first_chunk, ROUGH);
-        for (rank, worker) in rig.workers.iter_mut().enumerate() {
-            let congestion =
-                CongestionAlgorithm::ALL[(seed as usize + rank) % CongestionAlgorithm::ALL.len()];
-            let config = worker.config().clone();
-            let admission = Admission { congestion, ..config.admission.clone() };
-            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
-        }
+        let rig = Rig::new(seed, world, slots, first_chunk, ROUGH)
+            .controlled(|rank| algorithm(seed as usize + rank));
         let mut rig = rig.predicting([1, 5, u64::MAX][(seed % 3) as usize]);
         if seed % 4 == 0 {
             rig.tensors[0].keys = |op| op.0 % 2;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use netfold_control::Admission;
+use netfold_control::{Admission, CongestionAlgorithm};
 use netfold_wire::{Flags, Kind, LaneOp, Mode, Packet, Repr, header, serial};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -180,6 +180,11 @@ impl Codec for Tensors {
     }
 }
 
+/// A congestion-control algorithm by its number; the first follows the last.
+pub(super) fn algorithm(number: usize) -> CongestionAlgorithm {
+    CongestionAlgorithm::ALL[number % CongestionAlgorithm::ALL.len()]
+}
+
 /// The slot machine of the protocol in its simplest form. It trusts its one job.
 #[derive(Default)]
 pub(super) struct Switch {
@@ -350,6 +355,27 @@ impl Rig {
             (tensors.period, tensors.guesses) = (period, true);
         }
         self
+    }
+
+    /// The same where each rank has a congestion-control algorithm.
+    pub(super) fn controlled(mut self, algorithm: impl Fn(usize) -> CongestionAlgorithm) -> Self {
+        for (rank, worker) in self.workers.iter_mut().enumerate() {
+            let config = worker.config().clone();
+            let admission = Admission { congestion: algorithm(rank), ..config.admission.clone() };
+            *worker = Worker::new(WorkerConfig { admission, ..config }).unwrap();
+        }
+        self
+    }
+
+    /// Submits nine operations: sums of integers and of blocks, and barriers, in turn, of lengths that the seed determines.
+    pub(super) fn submit_nine(&mut self, seed: u64) {
+        for op in 0..9 {
+            self.submit(match op % 3 {
+                0 => integers(1 + (seed % 40) as u32),
+                1 => blocks(1 + (seed % 70) as u32),
+                _ => OpSpec::BARRIER,
+            });
+        }
     }
 
     /// Submits the operation on every rank.
