@@ -335,7 +335,8 @@ impl OpBuffer {
             at = (at + len).min(memory.len);
             let mut buffer = Self::new(memory.part(first, at));
             buffer.residual = residual.map(|residual| residual.part(first, at));
-            buffer.transfer = transfer.as_ref().map(|transfer| transfer.from(first * memory.dtype.size()));
+            buffer.transfer =
+                transfer.as_ref().map(|transfer| transfer.starting_at(first * memory.dtype.size()));
             buffer.whole = Some(Arc::clone(&whole));
             buffer
         };

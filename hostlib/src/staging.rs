@@ -2,15 +2,15 @@
 //!
 //! A call is cut into pieces. Each piece is copied to a [staging buffer](buffers::StagingBuffer), of pinned memory, is an operation of its own there, and is
 //! copied back, so that copies in both directions and the network are in use at the same time. Everything that the device has to do is
-//! appended to streams when the call is made: one copies in and writes a word of pinned memory behind each piece, another waits for a word
-//! that the host writes when a piece's operation is over, and copies out. So the caller's stream waits for an event, and no thread for the device; see ADR 34.
+//! appended to streams when the call is made: one copies in and writes a word of pinned memory behind each [slice](slices::Slices) of a piece, another waits for a word
+//! that the host writes when the results of a slice are there, and copies out. So the caller's stream waits for an event, and no thread for the device; see ADR 34.
 //!
 //! | what waits | for | by |
 //! |---|---|---|
 //! | copying in | what the caller's stream has done before the call | an event of the caller's stream |
 //! | copying in | the buffer's earlier piece to be copied out | an event of the stream that copies out |
-//! | the operation | its piece to be copied in | a word of the buffer |
-//! | copying out | the operation | the other word of the buffer |
+//! | the operation | each slice of its piece to be copied in | a word of the buffer |
+//! | copying out a slice | its results, and for the last slice the operation | the other word of the buffer |
 //! | the caller's streams | the last piece to be copied out | an event of the stream that copies out |
 //! | the caller's threads | the same | a function that another stream calls, behind an event of the stream that copies out |
 //!

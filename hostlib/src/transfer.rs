@@ -42,7 +42,7 @@ impl MemoryTransfer {
     }
 
     /// The transfer of what begins so many bytes later.
-    pub(crate) fn from(&self, byte: usize) -> Self {
+    pub(crate) fn starting_at(&self, byte: usize) -> Self {
         Self { transfer: Arc::clone(&self.transfer), first: self.first + byte }
     }
 
